@@ -23,19 +23,19 @@ test-deep: lint java ## the same with 10,000 and more random cases for every kin
 	$(if $(strip $(ARGS)),,MILLPOND_CASES_OF_A_KIND=10000) HYPOTHESIS_PROFILE=deep \
 		$(RUN) -m pytest -n auto --dist loadgroup $(ARGS)
 
-lint: .venv/ready ## ruff check, ruff format --check, mypy --strict
+lint: .venv/dev ## ruff check, ruff format --check, mypy --strict
 	$(RUN) -m ruff check .
 	$(RUN) -m ruff format --check .
 	$(RUN) -m mypy
 
-format: .venv/ready ## let ruff mend what it can
+format: .venv/dev ## let ruff mend what it can
 	$(RUN) -m ruff check --fix .
 	$(RUN) -m ruff format .
 
-bench: .venv/ready java ## against native Structured Streaming and against DuckDB over the files
+bench: .venv/dev java ## against native Structured Streaming and against DuckDB over the files
 	$(RUN) -m bench.windows $(ARGS)
 
-soak: .venv/ready java ## steady load with queries that come and go (MINUTES=30)
+soak: .venv/dev java ## steady load with queries that come and go (MINUTES=30)
 	$(RUN) -m bench.soak --minutes $(MINUTES) $(ARGS)
 
 doctor: .venv/ready ## what this machine has, and how to mend what is missing
@@ -44,8 +44,12 @@ doctor: .venv/ready ## what this machine has, and how to mend what is missing
 java:
 	@sh scripts/prepare.sh java
 
+# What Millpond needs to run; tests, benchmarks and linters need the tools in .venv/dev, too, which are much larger.
 .venv/ready: pyproject.toml constraints.txt scripts/prepare.sh
 	@sh scripts/prepare.sh venv
+
+.venv/dev: .venv/ready
+	@sh scripts/prepare.sh dev
 
 clean: ## remove .venv, caches and the demo's pond
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .bench build dist pond-demo spark-warehouse artifacts

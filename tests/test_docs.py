@@ -43,7 +43,7 @@ PAGES = [
 @pytest.mark.parametrize("page", PAGES)
 def test_blocks(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    if page in ("docs/statistics.md", "docs/joins.md"):
+    if page in ("docs/statistics.md", "docs/joins.md", "docs/sessions.md"):
         shutil.copytree(ROOT / "examples", tmp_path / "examples")
     monkeypatch.setattr(millpond, "open", functools.partial(millpond.open, executor="inline"), raising=False)
     run_page(page, tmp_path)

@@ -30,8 +30,15 @@ def test_windows_that_are_open_say_what_they_wait_for(inline_pond: Any) -> None:
         "windows are open: daily, again wait for s to reach 2026-03-02 00:00:00",
         "DRAIN FINAL closes windows, when nothing more will come",
     ]
-    assert pond.sql("SELECT * FROM daily").rows() == []
+    nothing = pond.sql("SELECT * FROM daily")
+    assert (nothing.rows(), nothing.message) == (
+        [],
+        "windows are open: daily waits for s to reach 2026-03-02 00:00:00; INVOKE daily answers what is open",
+    )
+    once = pond.sql("SELECT count(*) AS n FROM s [RANGE TUMBLING 1 DAY]")
+    assert (once.rows(), once.message) == ([], "no window with a row has ended by 2026-03-01 08:59:00, the newest row")
     said = pond.sql("DRAIN FINAL")
+    assert pond.sql("SELECT * FROM daily WHERE n > 5").message == ""
     assert said.message == "drained, all windows closed: no new rows"
     assert said.report == DrainReport(True, (StreamReport("s", total_rows=3),))
 

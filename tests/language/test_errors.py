@@ -85,7 +85,7 @@ WRONG = [
     ("CREATE STREAM s (a TIMESTAMP) WITH (path=«'folder/data.xyz'»)", "format", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH (path='x.csv', delimiter=«'||'»)", "one character", ""),
     ("CREATE STREAM s (a TIMESTAMP) WITH (archive='«eager»')", "there is no archive 'eager'", ""),
-    ("CREATE STREAM s (a TIMESTAMP, b DATE) WITH (event_time=«'b'»)", "cannot be an event time", "a"),
+    ("CREATE STREAM s (a TIMESTAMP, b INTERVAL) WITH (event_time=«'b'»)", "cannot be an event time", "a"),
     ("CREATE STREAM s (tick TIMESTAMP) WITH (event_time=«'tikc'»)", "no column 'tikc'", "tick"),
     ("CREATE STREAM s (a TIMESTAMP) WITH (idle=«'0s'»)", "longer than nothing", ""),
     ("CREATE TABLE s «AS» SELECT 1", "not available yet", ""),

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from millpond.operators.contract import Operator
 from millpond.operators.copies.operator import Copies
-from millpond.operators.derived.operator import DerivedRows
+from millpond.operators.derived.operator import DerivedAnswers, DerivedRows
 from millpond.operators.pairs.operator import PairsOperator
 from millpond.operators.panes.operator import PanesOperator
 from millpond.operators.relation.operator import RelationOperator
@@ -25,7 +25,7 @@ from millpond.operators.stores.operator import StoreOperator
 from millpond.operators.summaries.operator import SummaryOperator
 from tests.operators.cases import Answer, Asked, Case, Rows
 from tests.operators.driver import Driver
-from tests.operators.shown import Answers, copied, last_answers, matched, passed_on, summarised
+from tests.operators.shown import Answers, copied, last_answers, matched, netted, passed_on, summarised
 from tests.oracle import Case as Window
 from tests.oracle import Row, Table
 from tests.oracle import pairs as oracle_pairs
@@ -226,6 +226,14 @@ def _derived(draw: st.DrawFn, stream: Drawn) -> Asked:
     return Asked(f"SELECT {what} FROM s WHERE {where}", partial(_selected, what, where), what="STREAM", revises=False)
 
 
+def _retracting(draw: st.DrawFn, stream: Drawn) -> Asked:
+    """A stream of the answers of windows, with those that were revised taken back."""
+    keys = draw(st.sampled_from(("", "k, ")))
+    text = f"SELECT {keys}count(*) AS m, sum(n) AS t FROM s [RANGE 9 UNIT SLIDE 3 UNIT]"
+    grouped = in_units(text + (" GROUP BY k" if keys else ""), stream.unit)
+    return Asked(grouped, options=("revisions='retract'",), what="STREAM")
+
+
 def _row_query(draw: st.DrawFn, stream: Drawn) -> Asked:
     """A query over the rows of `s`."""
     where = draw(st.sampled_from(CONDITIONS))
@@ -272,6 +280,7 @@ ENTRIES = (
     Entry(StoreOperator, over_instants(_relation(_ALIKE), 2, 2), share=0.4),
     Entry(RelationOperator, over_instants(_relation()), share=0.5),
     Entry(PairsOperator, over_instants(_pairs()), share=0.4),
+    Entry(DerivedAnswers, over_windows(_retracting), netted, 0.5, False),
     Entry(DerivedRows, over_windows(_derived), passed_on, 1.5),
     Entry(RowQueries, over_windows(_row_query), matched, 1.5, False),
 )

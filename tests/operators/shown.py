@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -76,6 +77,17 @@ def passed_on(driver: Driver) -> Answers:
         if stream.derived is not None:
             files = sorted(Path(derived_folder(driver.pond, stream)).glob("*.arrow"))
             found[stream.name] = [tuple(row.values()) for file in files for row in arrow_rows(file)]
+    return found
+
+
+def netted(driver: Driver) -> Answers:
+    """The rows that were handed on to each derived stream, without those that were taken back."""
+    found: dict[str, list[tuple[Any, ...]]] = {}
+    for name, rows in passed_on(driver).items():
+        net: Counter[tuple[Any, ...]] = Counter()
+        for *values, op in rows:
+            net[tuple(values)] += 1 if op == "+" else -1
+        found[name] = [row for row, count in net.items() for _ in range(abs(count))]
     return found
 
 

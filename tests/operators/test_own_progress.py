@@ -92,7 +92,7 @@ def test_records_of_before_are_read() -> None:
     """Once there was one record for all kinds; each takes what is its own."""
     known = from_json(QueryProgress, FLAT)
     assert replace(known, own=NothingOwn()) == QueryProgress(
-        70, 1, 2, 1, 3, None, (TableStretch(3, {"1": 2}),), NothingOwn()
+        closed=70, start=1, windows=2, revisions=1, too_late=3, tables=(TableStretch(3, {"1": 2}),), own=NothingOwn()
     )
     windows = WindowProgress(
         7, {"a": 80}, 4, 5, True, (Held(40, 70, 6, 2),), ((1, 2),), 0.5, "half", ((1, 2, 3),)

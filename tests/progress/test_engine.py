@@ -242,3 +242,29 @@ def test_what_is_waited_for_is_said(inline_pond: Any, options: str, held: str) -
 def test_a_lateness_that_is_none_is_told(inline_pond: Any, lateness: str, problem: str) -> None:
     with pytest.raises(StatementError, match=problem):
         inline_pond().sql(f"CREATE STREAM s (ts TIMESTAMP) WITH (event_time='ts', lateness='{lateness}')")
+
+
+@given(st.data())
+def test_windows_that_end_with_rows_are_released_group_by_group(data: st.DataObject) -> None:
+    """What is out after each epoch: windows of a group that end below its own bound, made of all that has come."""
+    kind = data.draw(kinds(grouped=True, late="revise"))
+    kind = replace(kind, spec=replace(kind.spec, reject=False))
+    script, size = Script(kind.spec, data.draw(epochs(data.draw(rows())))), data.draw(st.integers(1, 3))
+    came: list[Row] = []
+    with marked_pond(kind.options) as pond:
+        pond.sql(f"CREATE QUERY q AS SELECT k, sum(n) AS n FROM s [PARTITION BY k ROWS {size} SLIDE 1] GROUP BY k")
+        for epoch in script.epochs:
+            if data.draw(st.integers(0, 4)) == 0:
+                pond.restart()
+            pond.epoch(epoch)
+            came += [r for item in epoch.items for r in item.rows if kind.spec.record is None or not is_mark(r)]
+            expected = []
+            for group in ("a", "b", None):
+                own = sorted((r for r in came if r.values["k"] == group), key=lambda r: r.time)
+                bound = pond.progress.bound if group is None else pond.progress.bound_of(group)
+                for at, row in enumerate(own):
+                    if row.time < bound:
+                        total = sum(r.values["n"] for r in own[max(0, at + 1 - size) : at + 1])
+                        expected.append((row.time, group, total))
+            got = pond.rows("SELECT epoch_us(window_end), k, n::BIGINT FROM q")
+            assert sorted(got, key=str) == sorted(expected, key=str), kind.options

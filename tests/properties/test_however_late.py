@@ -19,7 +19,6 @@ from hypothesis import strategies as st
 
 import millpond
 from millpond.operators.contract import Answering
-from millpond.operators.sessions.operator import SessionsOperator
 from millpond.types import WindowedQuery
 from tests.operators.cases import Asked, Case, Epoch, arrivals
 from tests.operators.kinds import ENTRIES, Entry
@@ -33,8 +32,7 @@ FLOOR = 1e-6
 
 EPOCH = dt.datetime(1970, 1, 1)
 
-#: Sessions leave out what state does not cover, and say so (docs/limits.md).
-ANSWERING = [e for e in ENTRIES if issubclass(e.kind, Answering) and e.kind is not SessionsOperator]
+ANSWERING = [entry for entry in ENTRIES if issubclass(entry.kind, Answering)]
 
 #: What happens between two epochs.
 MOMENTS = st.sampled_from(("", "", "", "drained", "stopped", "kept up", "paused", "resumed"))

@@ -90,7 +90,7 @@ def test_revisions(late: str, data: st.DataObject) -> None:
     ended = (*data.draw(cuts(stream.rows, max_epochs=8)), Epoch((), ended=True))
     log = session_revisions(case, TYPES, Script(spec, ended), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        p.sql(case.statement(revise_for=span(kept).lower()))
+        p.sql(case.statement(beyond="drop", revise_for=span(kept).lower()))
         for number, epoch in enumerate(ended):
             if epoch.ended:
                 p.finish()
@@ -114,10 +114,10 @@ def test_pauses_leave_no_trace(late: str, data: st.DataObject) -> None:
     epochs = data.draw(cuts(stream.rows, max_epochs=8))
     log = session_revisions(case, TYPES, Script(spec, (*epochs, Epoch((), ended=True))), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2, share=data.draw(st.booleans())) as p:
-        p.sql(case.statement(revise_for=span(kept).lower()))
+        p.sql(case.statement(beyond="drop", revise_for=span(kept).lower()))
         others = data.draw(st.booleans())
         if others:  # another user of the synopsis, paused at other times
-            p.sql(case.statement("other", revise_for=span(kept).lower()))
+            p.sql(case.statement("other", beyond="drop", revise_for=span(kept).lower()))
         paused = other = False
         for epoch in epochs:
             paused = _pause_or_resume(data, p, paused)
@@ -152,7 +152,7 @@ def test_back_fill_at_any_time(late: str, data: st.DataObject) -> None:
         for number, epoch in enumerate([*epochs, None]):
             if number == born:
                 more = {"since": since} if since else {}
-                p.sql(case.statement(revise_for=span(kept), **more))
+                p.sql(case.statement(beyond="drop", revise_for=span(kept), **more))
             elif number > born:
                 held[-1] = held[-1] and data.draw(st.booleans())
                 paused = _pause_or_resume(data, p, paused)

@@ -28,6 +28,7 @@ SCRIPT = """
     CREATE STREAM a AS SELECT sum(v) AS t FROM s [RANGE TUMBLING 10 SECONDS];
     CREATE QUERY panes AS SELECT k, avg(v) AS m FROM s [RANGE 20 SECONDS SLIDE 10 SECONDS] GROUP BY k;
     CREATE QUERY rows AS SELECT sum(v) AS t FROM s [ROWS 3 SLIDE 1];
+    CREATE QUERY sessions AS SELECT k, count(*) AS n FROM s [SESSION 5 SECONDS] GROUP BY k;
     CREATE QUERY relation AS SELECT ISTREAM(s.v) FROM s [RANGE 10 SECONDS], z [RANGE 10 SECONDS] WHERE s.k = z.k;
     CREATE QUERY pairs AS SELECT PAIRS(x.v, y.w) FROM s [RANGE 5 SECONDS] x JOIN z [NOW] y ON x.k = y.k;
     CREATE QUERY "over pairs" AS SELECT count(*) AS n FROM
@@ -39,6 +40,7 @@ SCRIPT = """
 STANDING = {
     "panes": "panes",
     "rows": "rows",
+    "sessions": "sessions",
     "relation": "relation",
     "pairs": "pairs",
     '"over pairs"': "panes",

@@ -5,12 +5,14 @@ from __future__ import annotations
 import base64
 import datetime as dt
 import decimal
+import io
 import json
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from millpond.cli.output import Format, Writer
 from millpond.server.bodies.encoding import instant
 from millpond.support.texts.json_texts import csv_bytes, json_texts, rows_json
 from tests.server.conftest import Served
@@ -42,6 +44,21 @@ ROW: dict[str, Any] = {
     "ma": {"k": 1},
 }
 ROWS = [ROW, {"ts": "2026-01-01T12:00:01.000000Z", "d": "NaN", "f": "-Infinity", "te": "", "li": [], "b": 5}]
+
+
+def test_the_command_line_writes_the_json_that_http_gives(stream: Served) -> None:
+    taken(stream, "a", "application/json", json.dumps(ROWS).encode())
+    script = "SELECT *, 25741.02 AS x, 123456789.25::DOUBLE AS y, 0.1::FLOAT AS z, 1.123456789 AS w FROM a"
+    body = json.dumps({"statements": script}).encode()
+    reply = stream.raw()("POST", "/v1/statements", body, {"Content-Type": "application/json"})
+    written = io.StringIO()
+    Writer(Format.json, written, io.StringIO()).write(stream.pond.sql(script).to_arrow())
+    lines = written.getvalue().rstrip("\n").split("\n")
+    assert f'"rows":[{",".join(lines)}]' in reply.body.decode()
+    shown = io.StringIO()
+    Writer(Format.table, shown, io.StringIO()).write(stream.pond.sql(script).to_arrow())
+    for text in ("25741.02", "123456789.25", "0.1", "1.123456789", str(2**100), "1234567890123456.7891"):
+        assert text in shown.getvalue()
 
 
 @pytest.fixture

@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.answers.archive_jobs import ANSWER_ROWS, Asked, Ends, grouped, plain_rows, streams_read
-from millpond.answers.fidelity import answered, on_intervals, scan_for, told_by
+from millpond.answers.fidelity import answered, scan_for, told_by
 from millpond.answers.row_queries.hot import retained_from
 from millpond.answers.row_queries.moments import now_of
+from millpond.archive.design.exactness import on_intervals
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import floors_of, is_retained
@@ -28,13 +29,10 @@ from millpond.synopses import PanesSpec, connection, finish_windows, query_order
 from millpond.synopses.finish import empty_answers, fold_pairs, unnamed
 from millpond.synopses.pane_partials import over_all_time, panes_spec
 from millpond.types import (
-    NUMBER,
     Aggregation,
     Column,
     RowScan,
-    RowWindowQuery,
     ScanQuery,
-    SessionQuery,
     StreamDefinition,
     StreamQuery,
     WindowedQuery,
@@ -92,32 +90,25 @@ def _windows(
     core: Core, stream: StreamDefinition, query: WindowedQuery, progress: StreamProgress, scan: Scan
 ) -> pa.Table:
     """One row per group and window that ends until now."""
-    # Windows that end with a row hold the instant of their end, and so do sessions: a row may come at it.
-    ends_with_rows = isinstance(query, RowWindowQuery)
-    holds_end = not isinstance(query, WindowQuery)
-    until = max(progress.bound, progress.high + holds_end)
+    until = max(progress.bound, progress.high + query.holds_end)
     wanted = Range(epoch=core.published.epoch)
     answers, removed = grouped(core, Asked(stream, _in_order(query), wanted), Ends(until, high=progress.high), scan)
-    columns = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
-    columns += [NUMBER] if ends_with_rows else []
-    columns += [Column(o.name, o.type) for o in query.select]
+    columns = [*query.time_columns, *(Column(o.name, o.type) for o in query.select)]
     shown = _shown(query, answers, columns)
     shown = with_coverage(shown, removed, query.window) if is_retained(core.catalog, query) else shown
-    if query.reduce is not None and query.reduce.function == "interval" and isinstance(query, WindowQuery):
+    if query.reduce is not None and query.reduce.function == "interval":
         return on_intervals(shown, query.reduce.spans[0])
     return told_by(shown, query, scan, moved=True)
 
 
-def last_windows(core: Core, asked: Asked[RowWindowQuery], scan: Scan) -> tuple[pa.Table | None, int | None]:
-    """As `grouped`: for every partition the window of rows that ends with its last row in the range."""
-    last = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
-    return grouped(core, last, Ends(FOREVER, last=True), scan)
+def each_window(core: Core, asked: Asked[WindowedQuery], last: bool, scan: Scan) -> tuple[pa.Table | None, int | None]:
+    """As `grouped`: all windows of the rows in the range, those that are not over included.
 
-
-def open_sessions(core: Core, asked: Asked[SessionQuery], scan: Scan) -> tuple[pa.Table | None, int | None]:
-    """As `grouped`: all sessions of the rows in the range, those that are not over included."""
+    Args:
+        last: of windows that end with rows, of every partition the one that ends with its last row.
+    """
     every = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
-    return grouped(core, every, Ends(FOREVER), scan)
+    return grouped(core, every, Ends(FOREVER, last=last), scan)
 
 
 def whole(core: Core, asked: Asked[Aggregation], scan: Scan) -> tuple[pa.Table, int | None]:
@@ -162,4 +153,4 @@ def _empty_group(query: WindowQuery, spec: PanesSpec, stream: StreamDefinition) 
     return answers if answers.num_rows else None
 
 
-__all__ = ["last_windows", "open_sessions", "select_stream", "whole"]
+__all__ = ["each_window", "select_stream", "whole"]

@@ -24,7 +24,7 @@ from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers, identity
 from millpond.tables.chunks import read_heads
-from millpond.types import STATUS, QueryDefinition, RelationalQuery, StreamDefinition
+from millpond.types import STATUS, QueryDefinition, StreamDefinition
 
 #: Rows that are read at a time, as long as they are of more than one window.
 AT_ONCE = 250_000
@@ -57,10 +57,11 @@ def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Tab
     """Final rows of the windows with after < end <= until (microseconds), in order, with the query's columns and op."""
     definition = standing.definition
     log = read_log(core, standing, windows=(after, until))
-    if isinstance(definition.query, RelationalQuery):
+    query = definition.query
+    if not query.keyed:
         return _final_changes(definition, log)
     columns = ", ".join([*(_shown(c.name) for c in definition.columns), "op"])
-    key = ", ".join(["window_end", *identity(definition.query)])
+    key = ", ".join([query.end_column, *identity(query)])
     latest = f"SELECT * FROM log QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY revision DESC) = 1"
     sql = f"SELECT {columns} FROM ({latest}) WHERE op = '+' ORDER BY {order_terms(definition)}"
     if not log.num_rows:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import assert_never
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.answers.adhoc import last_windows, open_sessions, whole
+from millpond.answers.adhoc import each_window, whole
 from millpond.answers.archive_jobs import Asked, streams_read
 from millpond.answers.expired_history import check_reach
 from millpond.answers.fidelity import answered, scan_for, told_by
@@ -22,42 +20,26 @@ from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
 from millpond.engine.core import Core
 from millpond.manifests.records import published_path, read_published
+from millpond.operators.registry import windows_over
 from millpond.operators.windowed.coverage import COVERAGE, with_coverage
 from millpond.operators.windowed.lookup_versions import seen_by
+from millpond.operators.windowed.past_windows import EachWindow, OneWindow
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.progress import now as latest
 from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.pane_partials import window_behind
+from millpond.synopses.last_window import moment_sql
 from millpond.synopses.partials.dispatch import Spec
 from millpond.types import (
     EXACT,
     NUMBER,
-    Aggregate,
-    CalendarWindow,
     Column,
-    CountWindow,
-    Expression,
-    KindWindow,
-    LandmarkWindow,
-    RelationalQuery,
-    RowWindow,
-    RowWindowQuery,
-    SessionQuery,
-    SpanWindow,
     StreamDefinition,
-    TimeWindow,
-    Window,
-    WindowedQuery,
-    WindowQuery,
-    composed,
 )
 from millpond.types.as_of import AsOf
-from millpond.windows.calendar_panes import back_from
-from millpond.windows.landmark_windows import BEGINNING, last_before
-from millpond.windows.registered import axis_of
+from millpond.windows.landmark_windows import BEGINNING
 
 
 def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
@@ -72,10 +54,9 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
 
     A window of the last n rows ends with the last row up to NOW, of each partition.
     """
-    definition = standing.definition
-    query = definition.query
-    if isinstance(query, RelationalQuery):
+    if standing.definition.query.of_instants:
         return invoke_relation(core, standing, as_of)
+    query = standing.windowed
     stream = core.catalog.stream_of(standing)
     published, spec = core.published, core.catalog.synopses[standing.synopsis].spec
     progress = replace(progress_of(core.catalog, spec, published.progress), high=_now(spec, published.progress))
@@ -135,105 +116,33 @@ class _Asked:
         known = core.published.lookups.get(self.standing.synopsis, ())
         query = seen_by(core.tables, core.catalog, core.now(), self.standing.windowed, known)
         before = now + 1 if self.closed else now
-        if isinstance(query, SessionQuery):
-            return self.sessions(query, before, scan)
-        number = ""
-        if isinstance(query, RowWindowQuery) and isinstance(query.window, CountWindow):
-            last = Asked(self.stream, query, Range(None, before, self.epoch))
-            found, removed = last_windows(self.core, last, scan)
-            ends, number = "window_start, window_end", ", window_number"
-        else:
-            # A window that ends with a row is open at its start.
-            opened = isinstance(query, RowWindowQuery)
-            start = _start_of(query.window, now, before)
-            if start >= before:  # no landmark has come yet
+        spec = core.catalog.synopses[self.standing.synopsis].spec
+        match windows_over(spec).window_at(query, now, before):
+            case None:
                 return self.nothing(scan)
-            begin = None if start <= BEGINNING else start + opened
-            streams = streams_read(self.core, query, self.stream)
-            check_reach(self.core, streams, begin, before - 1, scan.reduced, files=True)
-            wanted = Range(start + opened, before, self.epoch)
-            bounded = Asked(self.stream, _bounded(query, start, now, before), wanted, strict=False)
-            found, removed = whole(self.core, bounded, scan)
-            ends = f"{_moment(start)} AS window_start, make_timestamp({now}) AS window_end"
+            case EachWindow(last, since):
+                every = Asked(self.stream, query, Range(None, before, self.epoch))
+                found, removed = each_window(core, every, last, scan)
+                if found is not None and since > NEVER:
+                    ends = found[query.end_column].cast(pa.timestamp("us")).cast(pa.int64())
+                    found = found.filter(pc.greater_equal(ends, since))
+                ends_sql = ", ".join(c.name for c in query.time_columns)
+            case OneWindow(start, low, over):
+                streams = streams_read(core, query, self.stream)
+                check_reach(core, streams, None if start <= BEGINNING else low, before - 1, scan.reduced, files=True)
+                asked = Asked(self.stream, over, Range(low, before, self.epoch), strict=False)
+                found, removed = whole(core, asked, scan)
+                ends_sql = f"{moment_sql(start)} AS window_start, make_timestamp({now}) AS window_end"
         if found is None or not found.num_rows:
             return self.nothing(scan)
         shown = ", ".join(quote(o.name) for o in query.select)
-        sql = f"SELECT {ends}{number}, {shown}, {str(self.final).lower()} AS final FROM a"
+        sql = f"SELECT {ends_sql}, {shown}, {str(self.final).lower()} AS final FROM a"
         table = query_table(connection(), sql, a=found)
-        if is_retained(self.core.catalog, query):
+        if is_retained(core.catalog, query):
             table = with_coverage(table, removed, query.window)
         table = told_by(table, query, scan, self.closed)
-        return table.drop_columns([NUMBER.name]) if number else table
-
-    def sessions(self, query: SessionQuery, before: int, scan: Scan) -> pa.Table:
-        """The sessions that a row at NOW would be in, made of the rows before an instant."""
-        found, removed = open_sessions(self.core, Asked(self.stream, query, Range(None, before, self.epoch)), scan)
-        if found is not None:
-            ends = found["window_end"].cast(pa.timestamp("us")).cast(pa.int64())
-            found = found.filter(pc.greater_equal(ends, self.now))
-        if found is None or not found.num_rows:
-            return self.nothing(scan)
-        shown = ", ".join(quote(o.name) for o in query.select)
-        sql = f"SELECT window_start, window_end, {shown}, {str(self.final).lower()} AS final FROM a"
-        table = query_table(connection(), sql, a=found)
-        if is_retained(self.core.catalog, query):
-            table = with_coverage(table, removed, query.window)
-        return table
+        return table.drop_columns([NUMBER.name]) if NUMBER.name in table.column_names else table
 
 
 def _now(spec: Spec, progress: dict[str, StreamProgress]) -> int:
     return latest([progress.get(str(s), StreamProgress()) for s in spec.streams])
-
-
-def _start_of(window: Window | RowWindow, now: int, until: int) -> int:
-    """Where the window begins that reaches up to `until`, exclusive."""
-    match window:
-        case SpanWindow() | TimeWindow():
-            return now - window.range
-        case KindWindow():  # of the windows that hold NOW, the one that ends first
-            axis = axis_of(window.kind)
-            held = axis.held((until - 1) // axis.grid * axis.grid)
-            return axis.start_of(held.start) if len(held) else until
-        case CalendarWindow():
-            return back_from(window, now, until)
-        case LandmarkWindow():
-            since = [int(last_before(mark, np.array([until]))[0]) for mark in window.landmarks]
-            return min(since + ([now - window.range] if window.range else []))
-        case CountWindow():
-            raise TypeError("how far back so many rows lie is not a matter of time")
-        case _:
-            assert_never(window)
-
-
-def _moment(time: int) -> str:
-    """DuckDB SQL of an instant; NULL for the start of the stream."""
-    return "NULL::TIMESTAMP" if time <= BEGINNING else f"make_timestamp({time})"
-
-
-def _narrowed(aggregate: Aggregate, query: WindowedQuery, end: int, until: int) -> Aggregate:
-    """An aggregate with a window of its own, as one over the query's window with a filter."""
-    if not isinstance(query, WindowQuery) or (aggregate.range is None and aggregate.since is None):
-        return aggregate
-    start = _start_of(window_behind(query, aggregate), end, until)
-    inside = f"epoch_us({quote(query.window.attribute)}) >= {start}"
-    given = [] if aggregate.filter is None else [aggregate.filter]
-    both = composed(f"({aggregate.filter}) AND {inside}" if given else inside, given, [query.window.attribute])
-    return replace(aggregate, range=None, since=None, filter=both)
-
-
-def _bounded(query: WindowedQuery, start: int, end: int, until: int) -> WindowedQuery:
-    """The query with window_start and window_end standing for the invoked window, which holds rows before `until`."""
-    ends = f"(SELECT {_moment(start)} AS window_start, make_timestamp({end}) AS window_end)"
-
-    def put(value: Expression) -> Expression:
-        if not {"window_start", "window_end"}.intersection(value.columns):
-            return value
-        return value.within("(SELECT ", f" FROM {ends})")
-
-    return replace(
-        query,
-        aggregates=tuple(_narrowed(a, query, end, until) for a in query.aggregates),
-        select=tuple(replace(o, expression=put(o.expression)) for o in query.select),
-        having=put(query.having) if query.having else None,
-        order_by=tuple(replace(t, expression=put(t.expression)) for t in query.order_by),
-    )

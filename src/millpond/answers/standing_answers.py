@@ -9,21 +9,19 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.answers.fidelity import LeftOut, sampled, with_exactness
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.query_progress import QueryProgress
-from millpond.operators.windowed.coverage import with_coverage, without_missed
-from millpond.operators.windowed.window_progress import WindowProgress
+from millpond.operators.registry import answering_kind
 from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
 from millpond.synopses.enums import put_together
-from millpond.synopses.finish import empty_answers, identity, identity_columns
+from millpond.synopses.finish import empty_answers, identity
 from millpond.tables import Segment, read_chunks
 from millpond.tables.chunks import read_heads
-from millpond.types import NUMBER, STATUS, Column, QueryDefinition, RelationalQuery, RowWindowQuery
+from millpond.types import NUMBER, STATUS, Column, QueryDefinition
 
 #: Rows of answers that are read at once.
 MOST_ROWS = 50_000_000
@@ -81,23 +79,15 @@ def read_log(
             log = _with_status(log)
         # What its back-fill did not find, or left out, is missing in all windows that need it, those closed later
         # included.
-        known, query = core.published.queries.get(str(standing.id), QueryProgress()), standing.definition.query
-        if isinstance(query, RelationalQuery):
-            return log
-        own = known.read(WindowProgress).own
-        if standing.definition.retained:
-            log = with_coverage(log, own.covered, query.window)
-            log = without_missed(log, known.missed)
-        if not sampled(query):
-            return log
-        return with_exactness(log, query, LeftOut(own.reduced, own.dropped, own.coarse))
+        known = core.published.queries.get(str(standing.id), QueryProgress())
+        return answering_kind(standing.definition.query).qualified(standing.definition, known, log)
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
 
 
 def _too_many(standing: Standing) -> QueryError:
     name = standing.definition.name
-    when = "at" if isinstance(standing.definition.query, RelationalQuery) else "window_end"
+    when = standing.definition.query.end_column
     return QueryError(
         f"the answers of '{name}' that are asked for are more than {MOST_ROWS:,} rows, the most that are read at once; "
         f"ask for fewer (SELECT … FROM {name} WHERE {when} > TIMESTAMP '…'), or follow them: subscribe('{name}')"
@@ -147,10 +137,8 @@ def spans_of(core: Core, standing: Standing, after: int, until: int, most: int) 
 def log_columns(definition: QueryDefinition) -> list[Column]:
     """The columns of a query's log: the answer's, among them the hidden identity, and op."""
     query = definition.query
-    if isinstance(query, RelationalQuery):
-        return [*definition.columns, Column("op", "VARCHAR")]
     shown = list(definition.columns)
-    hidden = [c for c in identity_columns(query) if c not in shown]
+    hidden = [c for c in query.identity if c not in shown]
     width = [c.name for c in shown].index("revision")
     return [*shown[:width], *hidden, *shown[width:], Column("op", "VARCHAR")]
 
@@ -158,14 +146,15 @@ def log_columns(definition: QueryDefinition) -> list[Column]:
 def order_terms(definition: QueryDefinition) -> str:
     """The order that rows of a query are delivered in: by window, then as the query says, then by all columns."""
     query = definition.query
-    if isinstance(query, RelationalQuery):
+    end = query.end_column
+    if not query.keyed:
         # A row that is taken back comes before what takes its place.
-        columns = [c for c in definition.columns if c.name not in ("at", "revision")]
-        return ", ".join(['"at"', "revision", "op DESC", *map(_ordered, columns)])
+        columns = [c for c in definition.columns if c.name not in (end, "revision")]
+        return ", ".join([quote(end), "revision", "op DESC", *map(_ordered, columns)])
     names = {o.expression: _ordered(Column(o.name, o.type)) for o in query.select}
-    terms = [t.by(names[t.expression]) for t in query.order_by if t.expression in names]
-    ends = ["window_end", NUMBER.name] if isinstance(query, RowWindowQuery) else ["window_end"]
-    return ", ".join([*ends, *terms, *map(_ordered, log_columns(definition)[2:])])
+    terms = [t.by(names[t.expression]) for t in query.sorted_by if t.expression in names]
+    first = [end, NUMBER.name] if query.numbered else [end]
+    return ", ".join([*first, *terms, *map(_ordered, log_columns(definition)[2:])])
 
 
 def _ordered(column: Column) -> str:
@@ -180,9 +169,9 @@ def latest_answers(
     """The latest revision per (window, group), vanished rows left out: `SELECT … FROM query`."""
     log = read_log(core, standing, 0, until, windows)
     query = standing.definition.query
-    if isinstance(query, RelationalQuery):
+    if not query.keyed:
         return _latest_changes(standing.definition, log)
-    keys = ", ".join(["window_end", *identity(query)])
+    keys = ", ".join([query.end_column, *identity(query)])
     shown = ", ".join(quote(c.name) for c in standing.definition.columns)
     revised = (
         query_table(connection(), "SELECT count(*) AS n FROM log WHERE revision > 0", log=log)["n"][0].as_py()

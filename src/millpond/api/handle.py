@@ -29,7 +29,7 @@ from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.errors import PondError, QueryError
 from millpond.support.sql import quote
-from millpond.types import Edge, WindowedQuery, micros_of, to_json
+from millpond.types import Edge, micros_of, to_json
 from millpond.types.as_of import AsOf, as_of_moment, not_an_edge, timestamp_of
 from millpond.types.plan_nodes import PlanNode, explain_statement
 from millpond.types.results import Answer, AnswerBatch, Cursor
@@ -66,8 +66,7 @@ class QueryHandle:
 
     def _streams_of(self, standing: Standing) -> list[str]:
         """The names of the streams that it reads; of a union as it was written."""
-        query = standing.definition.query
-        written = [f.name for f in query.feeds] if isinstance(query, WindowedQuery) else []
+        written = list(standing.definition.query.union_names)
         return written or self._core.catalog.shown_names(self._core.catalog.streams_of(standing))
 
     def result(self, as_of: Any = None, begin: Any = None, end: Any = None, most: int | None = None) -> Answer:
@@ -199,7 +198,7 @@ def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer
         if as_of is not None or core.published is published:
             break
     epoch = as_of[1] if isinstance(as_of, tuple) and as_of[0] == "epoch" else published.epoch
-    if standing.inputs:
+    if standing.definition.query.of_instants:
         return Answer(table, epoch, *relation_moment(core, published, standing, as_of))
     progress = progress_of(core.catalog, core.catalog.synopses[standing.synopsis].spec, published.progress)
     begin = end = None

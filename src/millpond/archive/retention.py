@@ -50,5 +50,4 @@ def is_cut(stream: StreamDefinition) -> bool:
 
 def is_retained(catalog: Catalog, query: StreamQuery) -> bool:
     """Whether a stream that a query reads has a retention, so that windows can be cut by it."""
-    names = [f.name for f in query.feeds] or [query.stream]
-    return any((s := catalog.stream(n)) is not None and is_cut(s) for n in names)
+    return any((s := catalog.stream(n)) is not None and is_cut(s) for n in query.stream_names)

@@ -18,14 +18,11 @@ from millpond.types import (
     Expression,
     FunctionDefinition,
     KindDefinition,
-    KindWindow,
     QueryDefinition,
     RelationalQuery,
-    StandingQuery,
     StreamDefinition,
     TableDefinition,
     WindowedQuery,
-    WindowQuery,
 )
 from millpond.types.json_records import Upgraded
 from millpond.types.options.asked_operators import AskedOperator, parse_operators
@@ -264,6 +261,10 @@ class Catalog:
         return {asked.owner(stream.id): (stream, asked)
                 for stream in self.streams.values() for asked in parse_operators(stream.options.operators)}  # fmt: skip
 
+    def made_of(self, query: int) -> list[StreamDefinition]:
+        """The streams that are made of a query's answers."""
+        return [s for s in self.streams.values() if s.derived is not None and s.derived.query == query]
+
     def derived_from(self, stream: int) -> list[StreamDefinition]:
         """The streams that are derived from a stream, directly or through others, near ones first."""
         found: list[StreamDefinition] = []
@@ -294,7 +295,7 @@ class Catalog:
 
     def of_kind(self, reference: str) -> list[Standing]:
         """The queries over windows of a registered kind."""
-        return [q for q in self.queries.values() if _kind_of(q.definition.query) == reference]
+        return [q for q in self.queries.values() if q.definition.query.window_kind == reference]
 
     def users(self, owner: str) -> list[Standing]:
         """The queries that have a synopsis or a store; see `served`."""
@@ -319,8 +320,3 @@ class Catalog:
     def running(self) -> list[Standing]:
         """The queries that something may have to be done for: all but those that are quarantined."""
         return [q for q in self.queries.values() if q.status != "quarantined"]
-
-
-def _kind_of(query: StandingQuery) -> str | None:
-    """The reference of the registered kind of a query's windows; None: they are of another."""
-    return query.window.kind if isinstance(query, WindowQuery) and isinstance(query.window, KindWindow) else None

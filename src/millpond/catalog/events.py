@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeVar
 
 from millpond.catalog.catalog_state import Catalog, Standing, Store, Summary, Synopsis
 from millpond.progress import NEVER
@@ -17,14 +17,9 @@ from millpond.synopses.partials.specs import SynopsisSpec
 from millpond.types import (
     FunctionDefinition,
     KindDefinition,
-    PairsQuery,
     QueryOptions,
-    RelationQuery,
-    RowWindowQuery,
-    SessionQuery,
     StreamDefinition,
     TableDefinition,
-    WindowQuery,
     from_json,
 )
 
@@ -194,16 +189,9 @@ def narrow(catalog: Catalog, stream: int, column: str, kind: str) -> Catalog:
     stores = {k: replace(s, spec=_narrowed(s.spec, stream, column, kind)) for k, s in catalog.stores.items()}
     queries = dict(catalog.queries)
     for number, standing in catalog.queries.items():
-        query = standing.definition.query
-        match query:
-            case RelationQuery() | PairsQuery():
-                specs = [stores[owner].spec for owner in standing.inputs]
-                inputs = tuple(replace(i, narrowed=s.narrowed) for i, s in zip(query.inputs, specs, strict=True))
-                query = replace(query, inputs=inputs)
-            case WindowQuery() | RowWindowQuery() | SessionQuery():
-                query = replace(query, narrowed=synopses[standing.synopsis].spec.narrowed)
-            case _:
-                assert_never(query)
+        narrowed = [stores[owner].spec.narrowed for owner in standing.inputs]
+        narrowed = narrowed or [synopses[standing.synopsis].spec.narrowed]
+        query = standing.definition.query.with_narrowed(narrowed)
         queries[number] = replace(standing, definition=replace(standing.definition, query=query))
     return replace(catalog, synopses=synopses, stores=stores, queries=queries)
 

@@ -17,10 +17,7 @@ from millpond.synopses.conjunctions import conjunction_of
 from millpond.synopses.pane_partials import PanesSpec, windows_of
 from millpond.types import (
     Expression,
-    Grouped,
-    Joined,
     LatestRowsWindow,
-    PairsQuery,
     QueryOptions,
     RangeWindow,
     RelationalQuery,
@@ -150,10 +147,8 @@ def assign_stores(
 
 def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[Expression | None, tuple[str, ...]]:
     """By what the rows of an input are spread over shards, and how those of split keys may be placed: best first."""
-    if isinstance(relation, PairsQuery) or not isinstance(relation.plan, Joined | Grouped):
-        return None, ("",)
-    plan = relation.plan.join
-    if not plan.spread:
+    plan = relation.joined
+    if plan is None or not plan.spread:
         return None, ("",)
     number = plan.items.index(item.alias)
     names = [name for each in relation.inputs for name in each.names]
@@ -167,12 +162,12 @@ def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[Expression
 
 def _reaches(catalog: Catalog, store: Store, wanted: RelationalQuery, item: RelationInput) -> bool:
     """Whether a store certainly holds what is in the window of a new input, since a running one needs as much."""
-    if isinstance(wanted, PairsQuery):  # what it keeps follows from the progress of two streams together
+    if not wanted.keeps_windows:
         return False
     for standing in catalog.users(store.owner):
-        relation = standing.definition.query
-        if not isinstance(relation, RelationalQuery) or standing.status != "live":
+        if standing.status != "live":
             continue
+        relation = standing.relational
         for owner, other in zip(standing.inputs, relation.inputs, strict=True):
             if owner == store.owner and covers(relation, other, item):
                 return True
@@ -182,7 +177,7 @@ def _reaches(catalog: Catalog, store: Store, wanted: RelationalQuery, item: Rela
 def covers(relation: RelationalQuery, other: RelationInput, item: RelationInput) -> bool:
     """Whether what `other`, an input of `relation`, keeps in its window is all that `item` needs in its own."""
     mine, needed = other.window, item.window
-    if isinstance(relation, PairsQuery):  # the progress of another stream says what it keeps
+    if not relation.keeps_windows:
         return False
     match mine, needed:
         case UnboundedWindow(), _:

@@ -84,10 +84,10 @@ def progress_of(catalog: Catalog, spec: Fed, progress: Mapping[str, StreamProgre
     states = [progress.get(str(s), StreamProgress()) for s in spec.streams]
     if not spec.feeds:
         return states[0]
-    by = [s.options.marks_by for s in streams_of(catalog, spec)]
-    places = {f.columns.index(b) for f, b in zip(spec.feeds, by, strict=True) if b is not None}
-    # Groups are those of the first stream's column; others may only say of the same one.
-    melded = meld(states, groups=by[0] is not None and len(places) == 1)
+    by = [s.options.marked_by for s in streams_of(catalog, spec)]
+    places = {tuple(map(f.columns.index, b)) for f, b in zip(spec.feeds, by, strict=True) if b}
+    # Groups are those of the first stream's columns; others may only say of the same ones.
+    melded = meld(states, groups=bool(by[0]) and len(places) == 1)
     known = progress.get(union_key(spec.streams))
     if known is None or known.bound <= melded.bound:
         return melded

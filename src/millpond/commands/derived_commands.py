@@ -10,14 +10,17 @@ from sqlglot import exp
 
 from millpond import language as lang
 from millpond.catalog import Standing
-from millpond.commands.inner_streams import revised_for, settle
+from millpond.commands.inner_streams import settle
 from millpond.commands.naming import Names, check_free
 from millpond.commands.planned import Event, Ids, MakeStream, Plan, Record, Step
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options
 from millpond.commands.query_state import Wanted, plan_standing
+from millpond.language.inference.column_types import TIMES
+from millpond.operators.registry import answering_kind
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
+from millpond.support.spelling import nearest
 from millpond.types import (
     ARRIVAL,
     COVERED,
@@ -27,7 +30,6 @@ from millpond.types import (
     Edge,
     GroupScan,
     QueryOptions,
-    RelationalQuery,
     RowQuery,
     Span,
     Staged,
@@ -65,9 +67,13 @@ def _of_answers(facts: Facts, statement: lang.DeriveStream, bound: StandingQuery
     ids = Ids(facts)
     settled = settle(facts, ids, bound, statement.options)
     facts = facts.with_events(*settled.events)
-    sources = [s for n in streams_read(settled.query) if (s := facts.catalog.stream(n)) is not None]
+    sources = [s for n in settled.query.stream_names if (s := facts.catalog.stream(n)) is not None]
     options = answer_options(replace(statement, options=settled.options), settled.query, sources)
     check_options(facts.catalog, settled.query, options)
+    for name in ("event_time", "lateness"):
+        if getattr(statement, name):
+            message = f"'{name}' is for streams of rows, and these are answers, which have a time"
+            raise _refused(message, f"CREATE STREAM … AS SELECT … FROM {statement.name}", name)
     planned = plan_standing(facts, Wanted(ids.take(), statement.name, settled.query, options, statement.text))
     definition = stream_of_answers(statement, planned.standing, sorted({s.id for s in sources}))
     steps, waits = (*settled.steps, *planned.checks), planned.standing.status == "backfilling"
@@ -99,28 +105,20 @@ def check_sources(statement: lang.DeriveStream) -> None:
             raise _refused(f"stream '{statement.name}' cannot be made of itself", "another stream", table.name)
 
 
-def streams_read(query: StandingQuery) -> list[str]:
-    """The names of the streams that a query of answers reads."""
-    if isinstance(query, RelationalQuery):
-        return [n for i in query.inputs for n in i.names]
-    return [f.name for f in query.feeds] or [query.stream]
-
-
 def answer_options(
     statement: lang.DeriveStream, query: StandingQuery, sources: Sequence[StreamDefinition]
 ) -> QueryOptions:
     """The options of the standing query over `sources` whose answers become rows."""
-    if isinstance(query, RelationalQuery) and not query.makes_stream:
+    if query.change_columns:
         message = "a relation without ISTREAM, DSTREAM or RSTREAM is no stream"
         raise _refused(message, "ISTREAM(SELECT …) for what comes in, RSTREAM for all of it", "SELECT")
     if statement.revisions == "retract":
-        return replace(statement.options, pairs=not isinstance(query, RelationalQuery))
-    union = not isinstance(query, RelationalQuery) and query.feeds
-    drops = not union and all(s.options.late == "drop" for s in sources)
+        return replace(statement.options, pairs=query.keyed)
+    drops = not query.union_names and all(s.options.late == "drop" for s in sources)
     if statement.revisions != "final" or drops:
         return statement.options
     options = statement.options
-    return replace(options, delay=revised_for(query, options))
+    return replace(options, delay=answering_kind(query).revise_for(query, options))
 
 
 def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources: Sequence[int]) -> StreamDefinition:
@@ -173,6 +171,12 @@ def stream_of_rows(
         raise _refused(message, "SELECT …, op", "SELECT")
     columns = tuple(Column(o.name, o.type) for o in query.select)
     time = next((o.name for o in query.select if o.expression.column == source.options.time), None)
+    retimed = statement.event_time != "" and statement.event_time.lower() != (time or "").lower()
+    if retimed:
+        time = _other_time(statement, columns)
+    elif statement.lateness is not None:
+        message = f"a stream by '{source.options.time}' is as far as {source.name}, which has a lateness of its own"
+        raise _refused(message, "event_time='<another column>' beside it", "lateness")
     if time is None:
         what = f"the event time '{source.options.time}' is not among the columns of stream '{statement.name}'"
         raise _refused(what, f"SELECT {source.options.time}, …", "SELECT")
@@ -180,9 +184,27 @@ def stream_of_rows(
     derivation = Derivation(
         (source.id,), None, selection.sides[0].where, query.select, first_epoch=first_epoch,
         history=history and options.since is not None, since=since, text=statement.text,
-        revisions="retract" if source.takes_back else "forward", options=options,
+        revisions="retract" if source.takes_back else "forward", options=options, retimed=retimed,
     )  # fmt: skip
     return _checked(statement, columns, time, derivation, statement.late or source.options.late)
+
+
+def _other_time(statement: lang.DeriveStream, columns: Sequence[Column]) -> str:
+    """The event time of a stream that has another one than its source. Raises: Refusal."""
+    found = next((c for c in columns if c.name.lower() == statement.event_time.lower()), None)
+    times = [c.name for c in columns if c.type in TIMES]
+    if found is None:
+        message = f"there is no column '{statement.event_time}' in the SELECT list"
+        like = nearest(statement.event_time, [c.name for c in columns])
+        raise Refusal(message, "event_time", expected="a timestamp column", nearest=like)
+    if found.type not in TIMES:
+        like = next(iter(times), "")
+        message = f"column {found.name} is {found.type}, which cannot be an event time"
+        raise Refusal(message, "event_time", expected="a column of type TIMESTAMP or TIMESTAMPTZ", nearest=like)
+    if statement.lateness is None or statement.lateness.share is not None:
+        message = f"how far may a row lag behind the newest one by '{found.name}'?"
+        raise Refusal(message, "event_time", expected="lateness='30s', or a count such as '100 rows', beside it")
+    return found.name
 
 
 def _checked(
@@ -198,6 +220,8 @@ def _checked(
             raise _refused(message, "AS with another name", column.name)
         names.add(column.name.lower())
     options = StreamOptions(source="derived", time=time, late=late, retention=statement.retention)
+    if derivation.retimed and (lateness := statement.lateness) is not None:
+        options = replace(options, lateness=lateness.time, lateness_rows=lateness.rows)
     definition = StreamDefinition(statement.name, columns, options, 0, derivation)
     try:
         carriers(definition)

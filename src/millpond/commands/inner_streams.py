@@ -16,23 +16,16 @@ from millpond.commands.planned import Event, Ids, MakeStream, Step
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_state import Wanted, plan_standing
 from millpond.language.rewrite.unnamed_streams import named, stream_of
-from millpond.operators.windowed.advance import revise_for
+from millpond.operators.registry import answering_kind
 from millpond.progress import NEVER, StreamProgress
-from millpond.relations import spare_of
-from millpond.relations.bands import marks_of
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
 from millpond.types import (
     InnerStream,
-    PairsQuery,
     QueryOptions,
-    RelationalQuery,
     Staged,
     StandingQuery,
     StreamDefinition,
-    TimeWindow,
-    WindowedQuery,
-    WindowQuery,
     from_json,
     to_json,
     union_from_json,
@@ -79,18 +72,18 @@ class _Settling:
         names: dict[str, str] = {}
         bound = self._answered(staged)
         since: Since = options.since if options.since is not None or bound > NEVER else "start"
-        late = revised_for(query, options)
+        late = answering_kind(query).revise_for(query, options)
         fresh = False
         older: dict[str, int] = {}  # by how much what is taken back may be older than the late row that does so
         for each in staged.inner:
             inner = each.query
             below = _older(inner, older)
-            older[each.name] = below + (_apart(each) if each.revisions == "retract" else 0)
+            older[each.name] = below + (each.query.reach if each.revisions == "retract" else 0)
             for name, real in names.items():
                 inner = named(inner, name, real)
             own = QueryOptions(
                 since=_since(query, since, bound), revise_for=late + below,
-                held_rows=options.held_rows, memory_rows=options.memory_rows, pairs=isinstance(inner, WindowedQuery),
+                held_rows=options.held_rows, memory_rows=options.memory_rows, pairs=inner.keyed,
             )  # fmt: skip
             stream = self._shared(each, inner, own) or self._make(each, inner, own)
             progress = self.facts.published.progress.get(str(stream.id), StreamProgress())
@@ -109,10 +102,8 @@ class _Settling:
         known: dict[str, int] = {}
         for each in query.inner:
             inner = each.query
-            bounds = [min(known[n] if n in known else self._bound(n) for n in names) for names in read_by(inner)]
-            known[each.name] = (
-                marks_of(inner, (bounds[0], bounds[1])).result if isinstance(inner, PairsQuery) else min(bounds)
-            )
+            bounds = [min(known[n] if n in known else self._bound(n) for n in names) for names in inner.names_by_input]
+            known[each.name] = answering_kind(inner).known_until(inner, bounds)
         return min(known.values())
 
     def _bound(self, name: str) -> int:
@@ -142,7 +133,7 @@ class _Settling:
         name = self._free(each.name.split(" within ")[0])
         planned = plan_standing(self.facts, Wanted(self.ids.take(), name, query, options, query.text))
         standing = planned.standing
-        sources = [s for names in read_by(query) for n in names if (s := catalog.stream(n)) is not None]
+        sources = [s for n in query.stream_names if (s := catalog.stream(n)) is not None]
         definition = stream_of(each, name, sorted({s.id for s in sources}), standing.id)
         assert definition.derived is not None
         derivation = replace(
@@ -191,34 +182,15 @@ def made_of(key: str) -> tuple[StandingQuery, str, QueryOptions] | None:
 
 def _since(query: StandingQuery, since: Since, bound: int) -> Since:
     """From when on a query's streams are needed that reports from `since`, or what is not known by `bound`."""
-    if since == "start" or not isinstance(query, WindowQuery) or not isinstance(query.window, TimeWindow):
-        return "start"
-    start = bound if since is None else since
-    return max(NEVER, start - query.window.range)
+    start = None if since == "start" else bound if since is None else since
+    needed = None if start is None else answering_kind(query).reads_since(query, start)
+    return "start" if needed is None else needed
 
 
 def _older(query: StandingQuery, older: Mapping[str, int]) -> int:
     """By how much the rows that a query reads may be older than the late row that takes them back: as far as rows may
     lie apart in each join below it."""
-    return max((older.get(name, 0) for names in read_by(query) for name in names), default=0)
-
-
-def read_by(query: StandingQuery) -> list[tuple[str, ...]]:
-    """The names of the streams that a query reads, by input: several in a union."""
-    if isinstance(query, RelationalQuery):
-        return [tuple(i.names) for i in query.inputs]
-    return [tuple(f.name for f in query.feeds) or (query.stream,)]
-
-
-def revised_for(query: StandingQuery, options: QueryOptions) -> int:
-    """How long behind progress answers can be revised: microseconds."""
-    return spare_of(query, options) if isinstance(query, RelationalQuery) else revise_for(query, options)
-
-
-def _apart(each: InnerStream) -> int:
-    """How far rows may lie apart that are joined, as far as windows of time say it (microseconds)."""
-    query = each.query
-    return max(i.window.reach or 0 for i in query.inputs) if isinstance(query, RelationalQuery) else 0
+    return max((older.get(name, 0) for name in query.stream_names), default=0)
 
 
 def _covers(kept: Since, wanted: Since) -> bool:

@@ -18,7 +18,6 @@ from millpond.commands.planned import (
     Step,
 )
 from millpond.commands.pond_facts import Facts
-from millpond.operators.relation.table_use import table_names
 from millpond.support.errors import QueryError, Refusal
 from millpond.types import QueryDefinition, StreamDefinition, TableDefinition
 
@@ -101,7 +100,7 @@ def _drop_table(facts: Facts, table: TableDefinition) -> Plan:
     users = {
         name
         for q in catalog.queries.values()
-        if table.name in table_names(q.definition.query)
+        if table.name in q.definition.query.table_names
         for name in catalog.known_as(q)
     }
     if users:

@@ -12,14 +12,12 @@ from millpond.commands.planned import CheckHistory, Event
 from millpond.commands.pond_facts import ArchiveFacts, Facts
 from millpond.language.plan.spreading import together_of
 from millpond.manifests.quarantine import Failures
+from millpond.operators.registry import windows_over
 from millpond.operators.relational.skew import hashed
 from millpond.operators.windowed.needs import complete_since, needed_by, summary_since
-from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import spec_of
 from millpond.types import (
-    Grouped,
-    Joined,
     JoinPlan,
     LatestRowsWindow,
     PairsQuery,
@@ -98,7 +96,7 @@ def _plan_windows(facts: Facts, wanted: Wanted, query: WindowedQuery) -> Planned
     progress = progress_of(catalog, spec_of(query, stream, options), facts.published.progress)
     history = any(facts.sight.has_history(s) for s in [f.stream for f in query.feeds] or [stream.id])
     reusable = (options.since is None or not history) and query.reduce is None  # other samples, other states
-    if isinstance(query, RowWindowQuery):  # rows serve who needs no more than is kept, numbered from the same row on
+    if query.numbered:  # state serves who needs no more than is kept, numbered from the same row on
         reusable = reusable and (stream.options.retention is None or not history)
     synopsis, new = assign(
         catalog if reusable else replace(catalog, synopses={}),
@@ -120,11 +118,10 @@ def _plan_windows(facts: Facts, wanted: Wanted, query: WindowedQuery) -> Planned
 def _plan_relation(facts: Facts, wanted: Wanted, relation: RelationalQuery) -> PlannedStanding:
     """As `plan_standing`, for a relational query with its stores."""
     catalog = facts.catalog
-    if isinstance(relation, RelationQuery) and isinstance(relation.plan, Joined | Grouped):
-        join = relation.plan.join
-        if join.hashes or any(map(are_together, join.spread)):
-            relation = replace(relation, plan=replace(relation.plan, join=_by_size(facts, relation, join)))
-            wanted = replace(wanted, query=relation)
+    join = relation.joined
+    if join is not None and (join.hashes or any(map(are_together, join.spread))):
+        relation = relation.with_joined(_by_size(facts, relation, join))
+        wanted = replace(wanted, query=relation)
     streams = [s for i in relation.inputs if (s := catalog.stream(i.stream)) is not None]
     fed = [[s for name in i.names if (s := catalog.stream(name)) is not None] for i in relation.inputs]
     history = [any(facts.sight.has_history(s.id) for s in each) for each in fed]
@@ -137,7 +134,7 @@ def _plan_relation(facts: Facts, wanted: Wanted, relation: RelationalQuery) -> P
     return PlannedStanding(standing, event, (CheckHistory(standing, None),) if stored.waits else ())
 
 
-def _by_size(facts: Facts, relation: RelationQuery, plan: JoinPlan) -> JoinPlan:
+def _by_size(facts: Facts, relation: RelationalQuery, plan: JoinPlan) -> JoinPlan:
     """The plan of a join whose rows are placed as sizes want it, as far as they are known by now: the inputs that
     share a key are spread by it, and every shard has the others, or else rows of the largest window are dealt."""
     inputs = {i.alias: i for i in relation.inputs}
@@ -188,9 +185,13 @@ def _complete_since(facts: Facts, owner: str) -> int:
     users = [q for q in catalog.users(owner) if q.status == "live" and str(q.id) in known]
     reached = progress_of(catalog, synopsis.spec, published.progress)
     failures = Failures(catalog, "sharing")
-    since = failures.each(
-        users, lambda q: complete_since(q, synopsis, stream, known[str(q.id)].read(WindowProgress), reached.high), 2**62
-    )
+    covered = windows_over(synopsis.spec).covered
+
+    def since_of(query: Standing) -> int:
+        progress = known[str(query.id)]
+        return complete_since(query, synopsis, stream, progress, covered(progress), reached.high)
+
+    since = failures.each(users, since_of, 2**62)
     if summaries := catalog.kept_by(owner):
         kept = summary_since(synopsis, reached.bound, reached.high)
         since.append(max(kept, min(s.start for s in summaries)))

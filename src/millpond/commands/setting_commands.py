@@ -22,11 +22,9 @@ from millpond.commands.query_checks import check_options
 from millpond.engine.control.reporting import SYSSTREAM, definition_of, system_stream
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.registry import answering_kind
-from millpond.operators.windowed.advance import revise_for
 from millpond.progress import NEVER
-from millpond.relations import spare_of
 from millpond.support.errors import QueryError, Refusal
-from millpond.types import QueryOptions, RelationalQuery, RowWindowQuery, SessionQuery, to_json
+from millpond.types import QueryOptions, to_json
 from millpond.types.options import Settings
 
 
@@ -90,26 +88,20 @@ def alter_options(facts: Facts, statement: lang.AlterQuery) -> Plan:
     check_options(catalog, query, after)
     _check_slots(before, after)
     event: dict[str, Any] = {"do": "set_options", "id": standing.id, "options": to_json(after)}
-    if isinstance(query, RelationalQuery):
-        if spare_of(query, after) > spare_of(query, before):
-            raise Refusal(
-                "the rows that a longer 'revise_for' would need are gone; of a relation it can only become shorter",
-                "revise_for",
-            )
-    elif revise_for(query, after) > (known := revise_for(query, before)):
+    kind = answering_kind(query)
+    if kind.revise_for(query, after) > (known := kind.revise_for(query, before)):
+        if reason := kind.lasting(known):
+            raise Refusal(reason, "revise_for")
         if catalog.inner_of(standing):
             raise Refusal(
                 "what a longer 'revise_for' would join is gone; over a join of streams it can only become shorter",
                 "revise_for",
             )
-        if isinstance(query, RowWindowQuery | SessionQuery):
-            kind = "a session" if isinstance(query, SessionQuery) else "a window that ends with rows"
-            raise Refusal(f"'revise_for' of {kind} can only become shorter than {known} µs", "revise_for")
         progress = facts.published.queries.get(str(standing.id), QueryProgress())
         spec = catalog.synopses[standing.synopsis].spec
         high = progress_of(catalog, spec, facts.published.progress).high
         # What windows before that were made of is not kept any more: they stay as they are.
-        event["floor"] = max(NEVER, min(answering_kind(query).answered(progress), high) - known)
+        event["floor"] = max(NEVER, min(kind.answered(progress), high) - known)
     changed = ", ".join(statement.options)
     return Plan(f"query {definition.name} altered: {changed}, from the next epoch on", (Record((event,)),))
 

@@ -39,6 +39,7 @@ from millpond.language.syntax.statement_types import (
 from millpond.language.syntax.tokens import tokens_of
 from millpond.language.syntax.window_clause import parse_window
 from millpond.language.syntax.written_select import WrittenSelect
+from millpond.language.with_options.event_times import Written as WrittenColumn
 from millpond.language.with_options.option_reader import OptionReader, Written
 from millpond.language.with_options.stream_options import stream_options
 from millpond.language.with_options.table_options import altered_table, table_of
@@ -247,24 +248,28 @@ class _Reader:
             )
         if self.take("AS"):
             self.fail(f"CREATE {kind} … AS is not available yet", self.parser._prev, expected="(column type, …)")
-        columns = self.columns()
+        written = self.columns()
         options = self.with_options(options_of(StreamTerms if kind == "STREAM" else TableTerms), at)
         if kind == "STREAM":
-            stream = StreamDefinition(name, columns, stream_options(options, columns))
+            read, columns = stream_options(options, written, self.script)
+            stream = StreamDefinition(name, columns, read)
             return CreateStream(definition=stream, if_not_exists=if_not_exists, **self.common)
+        for each in (w for w in written if w.made):
+            raise StatementError("columns of tables are not generated", self.script, *each.place, "a stream, or a view")
+        columns = tuple(w.column for w in written)
         table, uri = table_of(name, columns, options)
         return CreateTable(definition=table, if_not_exists=if_not_exists, uri=uri, **self.common)
 
-    def columns(self) -> tuple[Column, ...]:
+    def columns(self) -> tuple[WrittenColumn, ...]:
         if not self.take("("):
             self.unexpected("(column type, …)")
-        columns: list[Column] = []
+        columns: list[WrittenColumn] = []
         while True:
             at = self.token
             column = self.column()
-            if column.name.lower() in {c.name.lower() for c in columns}:
+            if column.name.lower() in {c.column.name.lower() for c in columns}:
                 self.fail(f"column '{column.name}' is declared twice", at)
-            columns.append(column)
+            columns.append(WrittenColumn(column, *self.made()))
             if self.take(")"):
                 return tuple(columns)
             if not self.take(","):
@@ -278,6 +283,23 @@ class _Reader:
             message, other = own_name_refused(name)
             self.fail(message, at, expected=other)
         return Column(name, self.type())
+
+    def made(self) -> tuple[str, tuple[int, int]]:
+        """`[GENERATED ALWAYS] AS (expression)` behind a column's type: the expression and its place; '': none."""
+        at = self.token
+        if not (self.take("GENERATED", "ALWAYS", "AS") or self.take("AS")):
+            return "", (0, 0)
+        if not self.take("("):
+            self.unexpected("(an expression over other columns)")
+        start, depth = self.parser._prev.end + 1, 1
+        while self.token and depth:
+            depth += {TokenType.L_PAREN: 1, TokenType.R_PAREN: -1}.get(self.token.token_type, 0)
+            self.parser._advance()
+        if depth:
+            self.fail("the expression is not closed", at, expected="')'")
+        end = self.parser._prev.start
+        self.take("STORED")
+        return self.script[start:end].strip(), (start, end)
 
     def type(self) -> str:
         first = self.token

@@ -27,3 +27,12 @@ def query_owner(query: int) -> str:
     'q7'
     """
     return f"q{query}"
+
+
+def derived_owner(stream: int) -> str:
+    """What the operator of a derived stream is called.
+
+    >>> derived_owner(7)
+    's7'
+    """
+    return f"s{stream}"

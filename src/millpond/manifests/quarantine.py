@@ -20,7 +20,7 @@ import duckdb
 
 from millpond.catalog.catalog_state import Catalog, Standing
 from millpond.catalog.log import CatalogLog
-from millpond.manifests.places import query_owner
+from millpond.manifests.places import derived_owner, query_owner
 from millpond.support.errors import EngineError, PondError
 from millpond.support.event_log import event_log
 from millpond.synopses.kernel import BROKEN, reset
@@ -94,8 +94,12 @@ class Failures:
         self.reasons.setdefault(owner, reason)
 
     def reason(self, standing: Standing) -> str | None:
-        """Why a query fails, by itself or for the state that serves it; None: it does not."""
-        owners = (query_owner(standing.id), standing.synopsis, *standing.inputs)
+        """Why a query fails, by itself, for the state that serves it, or for a stream of its answers; None: it does
+        not."""
+        if not self.reasons:
+            return None
+        fed = (derived_owner(s.id) for s in self.catalog.made_of(standing.id))
+        owners = (query_owner(standing.id), standing.synopsis, *standing.inputs, *fed)
         return next((self.reasons[o] for o in owners if o in self.reasons), None)
 
     def queries(self) -> dict[str, str]:

@@ -26,6 +26,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from millpond.archive.design.exactness import LeftOut
 from millpond.archive.open_archives import Archives
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.adoptions import Adoption
@@ -43,7 +44,7 @@ from millpond.synopses import connection
 from millpond.tables import Chunk, DurableWrites, Segment
 from millpond.tables.chunks import Payload
 from millpond.tables.shard_cache import Version
-from millpond.types import Query, StreamDefinition
+from millpond.types import Expression, Query, QueryDefinition, QueryOptions, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
 
 # -- map ---------------------------------------------------------------------------------------------------------------
@@ -155,7 +156,8 @@ class MergeTask:
 
     progress: of the streams, and of unions that are read, after the epoch. segments: the shard's committed state files,
     oldest first. failures: what fails in this epoch; an operator answers no query that does.
-    views: what operators show to those that have them as inputs, by owner.
+    views: what operators show to those that have them as inputs, by owner. answers: those that operators have given so
+    far in this task.
     """
 
     pond: str
@@ -166,6 +168,7 @@ class MergeTask:
     segments: Sequence[Segment]
     failures: Failures
     views: dict[str, Any] = field(default_factory=dict)
+    answers: list[Chunk] = field(default_factory=list)
 
     @property
     def db(self) -> duckdb.DuckDBPyConnection:
@@ -183,7 +186,7 @@ class Step:
     """What an operator gives in a merge task.
 
     state, answers: chunks to store. progress: of its queries, by id. spent: seconds, by query.
-    merged: seconds spent on state. scans, filters: as of `MergeReport`.
+    merged: seconds spent on state. scans, filters, passed: as of `MergeReport`.
     """
 
     state: list[Chunk] = field(default_factory=list)
@@ -193,6 +196,7 @@ class Step:
     merged: float = 0.0
     scans: dict[str, Scanned] = field(default_factory=dict)
     filters: dict[str, dict[str, Any]] = field(default_factory=dict)
+    passed: dict[str, int] = field(default_factory=dict)
 
     def add(self, other: Step) -> None:
         """Take in what another operator gives."""
@@ -203,6 +207,7 @@ class Step:
         self.merged += other.merged
         self.scans |= other.scans
         self.filters |= other.filters
+        self.passed |= other.passed
 
 
 @dataclass(frozen=True)
@@ -271,6 +276,24 @@ class Retold:
 # -- the contract ------------------------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Kept:
+    """The state of an operator as SHOW SYNOPSES has it.
+
+    kind: what it is called. streams: of whose rows it is made. pane: what there is of each group, or each instant.
+    filter: which rows enter; None: all. keys: what it is grouped by, or placed by. components: how many columns it has.
+    form: of its rows.
+    """
+
+    kind: str
+    streams: tuple[str, ...]
+    pane: str
+    filter: Expression | None
+    keys: str
+    components: int
+    form: str
+
+
 class Operator(ABC):
     """A standing computation.
 
@@ -321,6 +344,21 @@ class Operator(ABC):
         """
         return None
 
+    def adopt(self, pond: str, epoch: int, adoption: Adoption) -> int:
+        """Make of a finished back-fill, its own or another's, what an epoch needs that adopts it.
+
+        A repetition writes the same files.
+
+        Args:
+            pond: its folder.
+        Returns: the rows that were made.
+        """
+        return 0
+
+    def logged(self, answers: Chunk) -> Chunk:
+        """Answers that it has given as the log keeps them."""
+        return answers
+
     def compacted_as(self, kind: str) -> str:
         """The kind under which chunks of a kind are put together."""
         return kind
@@ -364,6 +402,14 @@ class Operator(ABC):
         """
         return None
 
+    def kept(self, split: Mapping[str, str]) -> Kept | None:
+        """The state that queries share of it, for SHOW SYNOPSES; None: there is none to be shown.
+
+        Args:
+            split: the keys whose rows are split over shards, as of `Manifest.hot`.
+        """
+        return None
+
     def needs(
         self, progress: Mapping[str, StreamProgress], queries: Mapping[str, Any], failures: Failures
     ) -> int | None:
@@ -375,18 +421,40 @@ class Operator(ABC):
         return None
 
 
+#: Why all queries but one refuse the option `every`.
+ONLY_RSTREAM = "'every' is for RSTREAM; ISTREAM and DSTREAM report changes when they happen"
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A watermark that a query has beside its own.
+
+    kind: what it is about. sources: of which event times it is; until: how far they are (microseconds).
+    """
+
+    kind: str
+    sources: tuple[str, ...]
+    until: tuple[int, ...]
+
+
 class Answering(Operator):
     """An operator that answers standing queries, by windows or by instants; times are microseconds.
 
     `standing` is one of its users, `known` that query's progress, `progress` that of the streams, by id.
 
     query_kind: the queries that its kind answers.
+    refuses: options that mean nothing to it, and why; {value} stands for what is asked.
     progress_kind: what its kind knows of a query's progress beside what all do. Records have it unread: whoever looks
     at it reads it first (`QueryProgress.read`).
     """
 
     query_kind: ClassVar[type]
+    refuses: ClassVar[Mapping[str, str]] = {}
     progress_kind: type[OwnProgress] = NothingOwn
+
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """Raises: Refusal when a query of the kind cannot have some options, or cannot be over these streams."""
 
     @classmethod
     def combined(cls, before: QueryProgress, shards: Sequence[QueryProgress]) -> QueryProgress:
@@ -397,6 +465,54 @@ class Answering(Operator):
     def answered(cls, known: QueryProgress) -> int:
         """The time up to which a query's answers have gone out altogether."""
         return known.closed
+
+    @classmethod
+    def qualified(cls, definition: QueryDefinition, known: QueryProgress, answers: pa.Table) -> pa.Table:
+        """Answers of a query as its log has them, with the columns that say what they lack.
+
+        Args:
+            answers: as they were stored. known: the query's progress.
+        """
+        return answers
+
+    @classmethod
+    @abstractmethod
+    def revise_for(cls, query: Any, options: QueryOptions) -> int:
+        """How long behind progress the answers of a query can be revised (microseconds)."""
+
+    @classmethod
+    def lasting(cls, known: int) -> str:
+        """Why `revise_for`, which is `known`, cannot become longer while a query stands; '': it can."""
+        return ""
+
+    @classmethod
+    def reads_since(cls, query: Any, start: int) -> int | None:
+        """The event time from which a query needs rows that answers from `start` on; None: from the first one on."""
+        return None
+
+    @classmethod
+    def known_until(cls, query: Any, bounds: Sequence[int]) -> int:
+        """Until when the answer of a query is known, when its inputs are complete up to some bounds."""
+        return min(bounds)
+
+    @classmethod
+    def next_end(cls, query: Any, closed: int) -> int | None:
+        """The end of the window that closes next when a query has answered up to `closed`; None: rows say when."""
+        return None
+
+    @classmethod
+    def left_out(cls, known: QueryProgress) -> LeftOut:
+        """What the back-fill of a query has left out (REDUCE)."""
+        return LeftOut(())
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """The window through which a query sees the state of an owner, as in SQL."""
+        return ""
+
+    def marks(self, standing: Standing, known: QueryProgress) -> Sequence[Mark]:
+        """What there is to be said of a query's watermark beside how far it has answered."""
+        return ()
 
     @classmethod
     def covered(cls, known: QueryProgress) -> int:

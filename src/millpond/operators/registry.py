@@ -10,7 +10,7 @@ from typing import Any
 from millpond.catalog import Catalog
 from millpond.operators.contract import Answering, Operator
 from millpond.operators.copies.operator import Copies
-from millpond.operators.derived.operator import DerivedRows
+from millpond.operators.derived.operator import DerivedAnswers, DerivedRows
 from millpond.operators.pairs.operator import PairsOperator
 from millpond.operators.panes.operator import PanesOperator
 from millpond.operators.relation.operator import RelationOperator
@@ -25,7 +25,7 @@ from millpond.operators.windowed.operator import WindowOperator
 from millpond.support.errors import Refusal
 from millpond.support.spelling import nearest
 from millpond.synopses import Spec
-from millpond.types import RelationalQuery, StandingQuery, StreamDefinition
+from millpond.types import RelationalQuery, ScanQuery, StandingQuery, StreamDefinition
 from millpond.types.options.asked_operators import parse_operators
 
 #: A line for each kind, behind those that it reads.
@@ -38,6 +38,7 @@ KINDS: tuple[type[Operator], ...] = (
     StoreOperator,
     RelationOperator,
     PairsOperator,
+    DerivedAnswers,
     DerivedRows,
     RowQueries,
 )
@@ -87,9 +88,22 @@ def relations_over(query: RelationalQuery) -> type[RowReader[Any]]:
     return next(kind for kind in KINDS if issubclass(kind, RowReader) and isinstance(query, kind.query_kind))
 
 
+def state_of(catalog: Catalog) -> Iterator[Operator]:
+    """An operator for all state that queries share, or shared before they were quarantined."""
+    for synopsis in catalog.synopses.values():
+        yield windows_over(synopsis.spec)(catalog, synopsis)
+    for store in catalog.stores.values():
+        yield StoreOperator(catalog, store)
+
+
+def kinds_answering(query: StandingQuery | ScanQuery) -> list[type[Answering]]:
+    """The kinds of operators that answer a query: one, if it may stand."""
+    return [kind for kind in KINDS if issubclass(kind, Answering) and isinstance(query, kind.query_kind)]
+
+
 def answering_kind(query: StandingQuery) -> type[Answering]:
     """The kind of operators that answers a query; for a quarantined one there is the kind, and no operator."""
-    return next(kind for kind in KINDS if issubclass(kind, Answering) and isinstance(query, kind.query_kind))
+    return kinds_answering(query)[0]
 
 
 def check_asked(stream: StreamDefinition) -> None:

@@ -26,7 +26,7 @@ from millpond.relations.joining import AT_ONCE, ROWS_AT_MOST
 from millpond.relations.pipelines import MISSING, side_by_side
 from millpond.relations.spans import Ints
 from millpond.support.distinct import distinct
-from millpond.support.sql import quote
+from millpond.support.sql import group_text, quote
 from millpond.synopses import query_table
 from millpond.synopses.partners.meeting import Spans, met
 from millpond.types import JoinPlan, PairsQuery, RangeWindow, TimedWindow, TumblingWindow
@@ -112,12 +112,12 @@ class Seen:
 class Reached:
     """What an input brings no more of: rows with event times below `bound`, or below a larger one of their group.
 
-    groups: these, by the text of the value of `by`, a quoted column; None: nothing is known of groups.
+    groups: these, by the text of their values of `by`, quoted columns; none: nothing is known of groups.
     """
 
     bound: int = NEVER
     groups: Mapping[str, int] = field(default_factory=dict)
-    by: str | None = None
+    by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -212,11 +212,10 @@ class _Join:
         """Below which event times the other input brings no partner any more, for each row of one input."""
         rows = len(self.seen[number].times)
         found = np.full(rows, reached.bound)
-        keys = (k for k, e in enumerate(self.plan.equalities) if e.side(1 - number).sql == reached.by)
-        key = next(keys, None)
-        if key is None or not reached.groups or not rows:
+        sides = {e.side(1 - number).sql: f"e{k}" for k, e in reversed(list(enumerate(self.plan.equalities)))}
+        if not reached.by or not reached.groups or not rows or not set(reached.by) <= sides.keys():
             return found
-        sql = f"SELECT CAST(e{key} AS VARCHAR) AS g FROM keys"
+        sql = f"SELECT {group_text([sides[c] for c in reached.by])} AS g FROM keys"
         texts = query_table(self.db, sql, keys=self.sides[number].keys)["g"]
         names = sorted(reached.groups)
         place = pc.fill_null(pc.index_in(texts, pa.array(names, texts.type)), -1).to_numpy()

@@ -47,12 +47,14 @@ def to_table(data: Any, definition: StreamDefinition, db: duckdb.DuckDBPyConnect
         carrier = known.get(name.lower())
         if carrier is None:
             raise unknown_column(name, definition)
+        if definition.makes(name) and name.lower() != ARRIVAL:
+            raise SourceError(f"column '{name}' of stream '{definition.name}' is generated; leave it out")
         if carrier.name.lower() in matched:
             raise SourceError(f"column '{name}' is given twice (names are case-insensitive)")
         matched[carrier.name.lower()] = values
     arrays = []
     for name, carrier in known.items():
-        if name not in matched or (definition.options.time == ARRIVAL and name == ARRIVAL):
+        if name not in matched or definition.makes(name):
             arrays.append(pa.chunked_array([pa.nulls(length, carrier.arrow)]))
         else:
             arrays.append(_fit(matched[name], carrier, definition, connection))

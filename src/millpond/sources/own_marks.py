@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress
 from millpond.sources.formats.shape import FIRST_TIME, LAST_TIME
-from millpond.support.sql import quote
+from millpond.support.sql import group_text, quote
 from millpond.synopses import connection, query_table
 from millpond.types import StreamDefinition, StreamOptions
 
@@ -36,11 +36,10 @@ class Said:
 
 
 def group_texts(rows: pa.Table, options: StreamOptions) -> pa.ChunkedArray | None:
-    """The value of column `marks_by` of each row as text; None on a stream without it."""
-    if options.marks_by is None:
+    """The values of the columns `marks_by` of each row as text; None on a stream without them."""
+    if not options.marked_by:
         return None
-    texts = query_table(connection(), f"SELECT CAST({quote(options.marks_by)} AS VARCHAR) AS g FROM rows", rows=rows)
-    return texts["g"]
+    return query_table(connection(), f"SELECT {group_text(options.marked_by)} AS g FROM rows", rows=rows)["g"]
 
 
 def said(
@@ -69,7 +68,7 @@ def said(
         return Said()
     sql = f"SELECT epoch_us({quote(options.marks_column)}) AS b FROM rows WHERE isfinite({quote(options.marks_column)})"
     if groups is not None:
-        sql = sql.replace(" AS b", f" AS b, CAST({quote(options.marks_by or '')} AS VARCHAR) AS g")
+        sql = sql.replace(" AS b", f" AS b, {group_text(options.marked_by)} AS g")
     found = query_table(connection(), sql, rows=rows)
     known = found["b"].to_numpy()
     mark, by_group = _largest(known, None if groups is None else found["g"], most, everybody=False)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def quote(name: str) -> str:
     """An identifier in double quotes.
@@ -10,6 +12,18 @@ def quote(name: str) -> str:
     '"a""b"'
     """
     return '"' + name.replace('"', '""') + '"'
+
+
+def group_text(columns: Sequence[str]) -> str:
+    """SQL for the text by which a group is called that rows with equal values in some columns are; NULL: all are NULL.
+
+    >>> group_text(["a"])
+    'CAST("a" AS VARCHAR)'
+    """
+    texts = [f"CAST({quote(c)} AS VARCHAR)" for c in columns]
+    if len(texts) == 1:
+        return texts[0]
+    return f"CASE WHEN coalesce({', '.join(texts)}) IS NOT NULL THEN CAST(to_json([{', '.join(texts)}]) AS VARCHAR) END"
 
 
 def cast_item(name: str, kind: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar, assert_never
+from typing import TypeVar
 
 import duckdb
 import numpy as np
@@ -19,13 +19,9 @@ from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.pane_partials import PanesSpec, group_codes, window_behind, windows_of
 from millpond.types import (
-    NUMBER,
     Aggregate,
     Answer,
     Column,
-    Key,
-    RowWindowQuery,
-    SessionQuery,
     TimeWindow,
     Window,
     WindowedQuery,
@@ -36,34 +32,9 @@ from millpond.windows import Cover, Rows, cover_of
 from millpond.windows.candidates import Ints
 
 
-def identity(query: WindowedQuery) -> list[str]:
+def identity(query: Answer) -> list[str]:
     """The columns that, with window_end, identify an answer row: hidden copies of the grouping keys."""
-    return [c.name for c in identity_columns(query)]
-
-
-def identity_columns(query: WindowedQuery) -> list[Column]:
-    """The columns of `identity` with their types; windows that end with rows have a number, sessions their start."""
-    number, partition = _told_apart(query)
-    if not query.distinct:
-        return [*number, *(Column(f"_k{i}", k.type) for i, k in enumerate(query.keys))]
-    return [
-        *number,
-        *(Column(f"_p{i}", k.type) for i, k in enumerate(partition)),
-        *(Column(f"_k{i}", o.type) for i, o in enumerate(query.select)),
-    ]
-
-
-def _told_apart(query: WindowedQuery) -> tuple[list[Column], tuple[Key, ...]]:
-    """What windows that end together are told apart by, and the keys each of whose values has windows of its own."""
-    match query:
-        case RowWindowQuery():
-            return [NUMBER], query.window.partition
-        case SessionQuery():
-            return [Column("window_start", "TIMESTAMP")], query.session_keys
-        case WindowQuery():
-            return [], ()
-        case _:
-            assert_never(query)
+    return [c.name for c in query.identity]
 
 
 A = TypeVar("A", bound=Answer)
@@ -203,7 +174,7 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: WindowedQuery, time: st
     window = query.window
     start = f'"end" - {window.range}' if isinstance(window, TimeWindow) else '"start"'
     ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
-    if isinstance(query, RowWindowQuery):
+    if query.numbered:
         ends.append("number AS window_number")
     values = _values(query, time, folded)
     if values:
@@ -253,13 +224,12 @@ def _final(aggregate: Aggregate, time: str, folded: pa.Table, query: WindowedQue
 
 def _outer(query: WindowedQuery, inner: str) -> str:
     outputs = [o.sql for o in query.select]
-    number, partition = _told_apart(query)
     if query.distinct:
-        hidden = [f"{k.name} AS _p{i}" for i, k in enumerate(partition)]
+        hidden = [f"{k.name} AS _p{i}" for i, k in enumerate(query.partition)]
         hidden += [projected(o.expression, o.type, f"_k{i}") for i, o in enumerate(query.select)]
     else:
         hidden = [f"{k.name} AS _k{i}" for i, k in enumerate(query.keys)]
-    window = list(dict.fromkeys(["window_start", "window_end", *(c.name for c in number)]))
+    window = list(dict.fromkeys(["window_start", "window_end", *(c.name for c in query.told_apart)]))
     limited = query.limit is not None or query.offset > 0
     order = [f"({t.expression}) AS __o{i}" for i, t in enumerate(query.order_by)] if limited else []
     order += [f"({each}) AS __l{i}" for i, each in enumerate(query.per)] if limited else []
@@ -274,7 +244,7 @@ def _outer(query: WindowedQuery, inner: str) -> str:
     place = ", ".join([*terms, *shown]) or "1"
     names = [*window, *(f"{quote(o.name)}" for o in query.select), *shown]
     # Each partition has windows of its own.
-    own = [*window[1:], *(f"{'_p' if query.distinct else '_k'}{i}" for i in range(len(partition)))]
+    own = [*window[1:], *(f"{'_p' if query.distinct else '_k'}{i}" for i in range(len(query.partition)))]
     own += [f"__l{i}" for i in range(len(query.per))]
     numbered = f"SELECT *, row_number() OVER (PARTITION BY {', '.join(own)} ORDER BY {place}) AS __n FROM ({sql})"
     upper = f" AND __n <= {query.offset + query.limit}" if query.limit is not None else ""

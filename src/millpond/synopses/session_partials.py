@@ -5,6 +5,9 @@ rows that were put together; and `until`: how far these reach. What was put toge
 rows only make sessions longer. Where that is not so, because sessions have a maximal length or rows can be taken back,
 rows stay apart (`apart`), all of one instant together.
 
+A row that comes so late that what it may belong to is not kept any more is `torn`: with it, a run of rows may lack its
+beginning. Nothing is answered from such runs: their answers are made from the archive.
+
 On a stream that drops late rows, a late one carries the progress that it was behind (its `cut`) and the epoch in which
 it came (`came`): it counts where it is in a session that was not over then, with the rows that had come by then.
 """
@@ -20,7 +23,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.support.distinct import is_among
+from millpond.support.distinct import distinct, is_among
 from millpond.support.sql import quote
 from millpond.synopses.aggregates.entries import shrink
 from millpond.synopses.aggregates.taken_back import SIGN
@@ -37,6 +40,9 @@ from millpond.windows.session_runs import Sessions, sessions_of
 #: The columns of a late row on a stream that drops these.
 CUT, CAME = "cut", "came"
 
+#: The column that says 1 of rows that are torn; a table of others need not have it.
+TORN = "torn"
+
 Flags = NDArray[np.bool_]
 
 
@@ -45,8 +51,9 @@ class SessionsKept:
     """What sessions a synopsis keeps.
 
     partition: how many of its keys, the first ones, have sessions of their own. gap, spans, longest: as of
-    `SessionWindow`. late: what late rows do. behind: a row that lies more than this (microseconds) behind progress when
-    it comes is too late to count; where late rows are dropped, how far its queries answer behind progress.
+    `SessionWindow`. late: what late rows do. behind: how far behind progress sessions are revised from it
+    (microseconds); where late rows are dropped, how far its queries answer behind progress. limited: a row that lies
+    further behind progress when it comes is too late to count.
     """
 
     partition: int
@@ -55,6 +62,7 @@ class SessionsKept:
     longest: int | None = None
     late: Literal["revise", "drop"] = "revise"
     behind: int = 0
+    limited: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -123,10 +131,11 @@ def sessions_spec(query: SessionQuery, stream: StreamDefinition, options: QueryO
     if query.feeds:
         late = "revise"  # see `millpond.catalog.unions`
     behind = 0 if late == "drop" else session_revised_for(query, options)
+    limited = late == "revise" and options.limited
     if options.delay:
         late, behind = "drop", options.delay
     window = query.window
-    kept = SessionsKept(len(query.session_keys), window.gap, window.spans, window.longest, late, behind)
+    kept = SessionsKept(len(query.session_keys), window.gap, window.spans, window.longest, late, behind, limited)
     rows = joined_stream(stream, query.lookup)
     spec = SessionsSpec(**common_parts(query, rows), sessions=kept)
     used = {quote(name) for name in spec.columns_of(rows)}  # with those of the gap
@@ -200,6 +209,8 @@ def on_time(spec: SessionsSpec, rows: pa.Table, epoch: int, bound: int, high: in
     count = int(pc.sum(late).as_py() or 0)
     if not count:
         return rows, 0
+    if not spec.drops and not spec.sessions.limited:
+        return rows.append_column(TORN, late.cast(pa.int8())), 0
     if not spec.drops:
         return rows.filter(pc.invert(late)), int(pc.sum(rows.filter(late)["n"]).as_py())
     none = pa.scalar(None, pa.int64())
@@ -231,7 +242,7 @@ def together(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table)
     if not spec.apart:
         return sessions_in(db, spec, table)
     instants = codes_of(db, table, ("pane", "until"))
-    _, first, number = np.unique(instants, return_index=True, return_inverse=True)
+    _, first, number = np.unique(instants, return_index=True, return_inverse=True)  # dense
     found = _folded(db, spec, table, number.astype(np.int64))
     place = pa.array(first[found["pane"].to_numpy()])
     return _placed(found, table["pane"].take(place), table["until"].take(place))
@@ -263,7 +274,17 @@ def _placed(table: pa.Table, pane: pa.Array | pa.ChunkedArray, until: pa.Array |
 
 
 def _folded(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table, number: Ints) -> pa.Table:
-    """One row for each number and group; the numbers stand in the place of panes, and `until` says nothing."""
+    """One row for each number and group; the numbers stand in the place of panes, and `until` says nothing.
+
+    Rows that are torn are put together by themselves.
+    """
+    if TORN in table.column_names:
+        torn = torn_in(table)
+        some = _folded(db, spec, table.drop_columns([TORN]), 2 * number + torn)
+        found = some["pane"].to_numpy()
+        return some.set_column(some.column_names.index("pane"), "pane", pa.array(found // 2)).append_column(
+            TORN, pa.array((found % 2).astype(np.int8))
+        )
     counts, times = np.bincount(number), [table[name].to_numpy() for name in ("pane", "until")]
     table = table.set_column(table.column_names.index("pane"), "pane", pa.array(number))
     if counts.max(initial=0) <= 1:
@@ -277,6 +298,43 @@ def _folded(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table, 
     folded = regroup(db, spec, several.drop_columns(["until"]))
     folded = folded.append_column("until", folded["pane"]).select(table.column_names)
     return pa.concat_tables([single, folded], promote_options="permissive")
+
+
+def torn_in(table: pa.Table) -> Ints:
+    """1 for rows that are torn, 0 for others."""
+    if TORN not in table.column_names:
+        return np.zeros(table.num_rows, np.int64)
+    found: Ints = table[TORN].fill_null(0).to_numpy().astype(np.int64)
+    return found
+
+
+def torn_runs(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table) -> Flags:
+    """Which rows are in a run with a torn one; where sessions have a maximal length a run may be many of them."""
+    torn = torn_in(table)
+    if not torn.any():
+        return np.zeros(table.num_rows, bool)
+    times = [table[name].to_numpy() for name in ("pane", "until")]
+    runs = sessions_of(codes_of(db, table, spec.spread), *times)
+    some: Flags = (np.bincount(runs.of_row, weights=torn) > 0)[runs.of_row]
+    return some
+
+
+def torn_ends(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table, since: int, before: int) -> Ints:
+    """Where sessions of torn runs end, of those that end at since <= t < before (microseconds)."""
+    table = _there(db, spec, table)
+    torn = torn_runs(db, spec, table)
+    if not torn.any():
+        return np.empty(0, np.int64)
+    ends = distinct(ends_of(db, spec, table.filter(pa.array(torn))))
+    return ends[(ends >= since) & (ends < before)]
+
+
+def whole_runs(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table) -> pa.Table:
+    """The rows of runs without a torn one."""
+    if TORN not in table.column_names:
+        return table
+    table = _there(db, spec, table)
+    return table.filter(pa.array(~torn_runs(db, spec, table))).drop_columns([TORN])
 
 
 # -- sessions as they were when late rows came -------------------------------------------------------------------------
@@ -302,6 +360,9 @@ def parted(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table, l
         table = table.filter(pc.not_equal(table["n"], 0))
     if not table.num_rows:
         return table, table
+    if TORN in table.column_names:  # whatever part of a run is left tells that the run is torn
+        marks = pa.array(torn_runs(db, spec, table).astype(np.int8))
+        table = table.set_column(table.column_names.index(TORN), TORN, marks)
     there = np.ones(table.num_rows, bool) if not spec.signed else table["n"].to_numpy() > 0
     ended = np.zeros(table.num_rows, bool)
     ended[there] = ends_of(db, spec, table.filter(pa.array(there))) < low
@@ -346,8 +407,9 @@ def between(
     """The sessions that end at since <= t < before (microseconds), one row for each and group; None: there are none.
 
     Args:
-        table: rows with their cuts, at least all of these sessions.
+        table: rows with their cuts, at least all of these sessions. Nothing is said of runs with torn rows.
     """
+    table = whole_runs(db, spec, table)
     found = step(db, spec, Sealed(table.slice(0, 0), table.slice(0, 0)), table, before)
     rows, _ = by_cut(found.rows)
     made = stack([found.over, sessions_in(db, spec, rows)])

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from millpond.types.columns import (
     ARRIVAL,
+    COMPUTED,
     COVERED,
     DAY,
     EXACT,
@@ -73,7 +74,14 @@ from millpond.types.relation_queries import (
 )
 from millpond.types.selections import Edge, Interval, JoinFactor, Side, Span
 from millpond.types.sql_expressions import Call, Expression, all_of, columns_read, composed
-from millpond.types.stream_definitions import Derivation, StreamDefinition, StreamOptions, TableDefinition, leads_away
+from millpond.types.stream_definitions import (
+    Derivation,
+    Generated,
+    StreamDefinition,
+    StreamOptions,
+    TableDefinition,
+    leads_away,
+)
 from millpond.types.window_definitions import (
     CalendarSpan,
     CalendarWindow,
@@ -96,6 +104,7 @@ from millpond.types.window_definitions import (
 
 __all__ = [
     "ARRIVAL",
+    "COMPUTED",
     "COVERED",
     "DAY",
     "EPOCH",
@@ -125,6 +134,7 @@ __all__ = [
     "Expression",
     "Feed",
     "FunctionDefinition",
+    "Generated",
     "GroupArgument",
     "GroupScan",
     "Grouped",

@@ -17,6 +17,10 @@ DAY = 24 * HOUR
 ARRIVAL = "arrival_ts"
 
 
+#: Name of the event time of a stream whose `event_time` is no column but something that is computed of columns.
+COMPUTED = "event_ts"
+
+
 #: The column that answers have beside `revision` where a stream has a retention.
 COVERED = "covered_from"
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, assert_never
+from typing import Literal
 
-from millpond.types.columns import COVERED, EXACT, NUMBER, STATUS, Column
+from millpond.types.columns import COVERED, EXACT, STATUS, Column
 from millpond.types.options.query_options import QueryOptions
-from millpond.types.queries import PairsQuery, RelationQuery, RowWindowQuery, SessionQuery, StandingQuery, WindowQuery
+from millpond.types.queries import StandingQuery
 
 
 @dataclass(frozen=True)
@@ -53,28 +53,15 @@ class QueryDefinition:
     @property
     def is_relation(self) -> bool:
         """Whether its answer is a relation, with rows at every instant, and not a stream or windows."""
-        return isinstance(self.query, RelationQuery) and not self.query.makes_stream
+        return bool(self.query.change_columns)
 
     @property
     def columns(self) -> tuple[Column, ...]:
         """The columns of its answers as a table."""
         query = self.query
         shown = [Column(o.name, o.type) for o in query.select]
-        revision = [
-            Column("revision", "BIGINT"),
-            *([Column(STATUS, "VARCHAR")] if self.options.early is not None else []),
-        ]
-        window = [Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP")]
-        match query:
-            case RelationQuery() | PairsQuery():
-                change = [] if query.makes_stream else [Column("change", "VARCHAR")]
-                return (Column("at", "TIMESTAMP"), *shown, *change, *revision)
-            case RowWindowQuery():
-                window.append(NUMBER)
-            case WindowQuery() | SessionQuery():
-                pass
-            case _:
-                assert_never(query)
+        status = [Column(STATUS, "VARCHAR")] if self.options.early is not None else []
         covered = [Column(COVERED, "TIMESTAMP")] if self.retained else []
-        exact = [Column(EXACT, "BOOLEAN")] if query.reduce is not None and query.reduce.samples else []
-        return (*window, *shown, *revision, *covered, *exact)
+        exact = [Column(EXACT, "BOOLEAN")] if query.estimated else []
+        revision = [Column("revision", "BIGINT"), *status]
+        return (*query.time_columns, *shown, *query.change_columns, *revision, *covered, *exact)

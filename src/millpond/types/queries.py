@@ -6,9 +6,11 @@ kinds of queries matches them all (`typing.assert_never`).
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Literal, Self
 
+from millpond.types.columns import NUMBER, Column
 from millpond.types.json_records import TAG, Variant
 from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
 from millpond.types.reduction_forms import Reduction
@@ -25,15 +27,97 @@ from millpond.types.relation_queries import (
 )
 from millpond.types.selections import JoinFactor, Side
 from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, registered_in
-from millpond.types.window_definitions import RowWindow, SessionWindow, TimedWindow, Window
+from millpond.types.window_definitions import KindWindow, RowWindow, SessionWindow, TimedWindow, Window
 
 
 @dataclass(frozen=True, kw_only=True)
 class Answer(Variant):
-    """What all queries have: the columns of their answer, and the text that they were written as."""
+    """What all queries have: the columns of their answer, and the text that they were written as.
+
+    time_columns: stand in front of those of `select`, and say of which window or instant a row of the answer is.
+    end_column: of them the one that answers are put in order, asked for and settled by; '': the answer has no times.
+    of_instants: what it answers holds at instants; else it is of windows.
+    ends_by_time: windows end at instants that follow from the query alone, whatever rows there are.
+    numbered: windows have numbers, which count from the first row that there is.
+    adds_up: the answer follows from what intervals of event time add up to, so that REDUCE may see the past as sums.
+    keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
+        is a bag, and revisions add rows to it and take others out.
+    """
+
+    time_columns: ClassVar[tuple[Column, ...]] = ()
+    end_column: ClassVar[str] = ""
+    of_instants: ClassVar[bool] = False
+    ends_by_time: ClassVar[bool] = False
+    numbered: ClassVar[bool] = False
+    adds_up: ClassVar[bool] = False
+    keyed: ClassVar[bool] = True
 
     select: tuple[Output, ...]
     text: str = ""
+
+    @property
+    def change_columns(self) -> tuple[Column, ...]:
+        """Columns behind those of `select` that say what a row does to the answer."""
+        return ()
+
+    @property
+    def identity(self) -> tuple[Column, ...]:
+        """Hidden columns that, with `end_column`, are the keys of the rows of its answers, where they have keys."""
+        return ()
+
+    @property
+    def sorted_by(self) -> tuple[OrderTerm, ...]:
+        """How rows of one end are sorted."""
+        return ()
+
+    @property
+    def names_by_input(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the streams that it reads, by input: several of a union."""
+        raise NotImplementedError
+
+    @property
+    def stream_names(self) -> tuple[str, ...]:
+        """The names of the streams that it reads."""
+        return tuple(name for names in self.names_by_input for name in names)
+
+    @property
+    def union_names(self) -> tuple[str, ...]:
+        """The streams of a union in FROM, as they are written there."""
+        return ()
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The names of the tables that it reads."""
+        return ()
+
+    @property
+    def reach(self) -> int:
+        """How far rows of its streams may lie apart that come into one row, as windows of time say it (µs)."""
+        return 0
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """What it says of how much of its streams' past is read."""
+        return ()
+
+    @property
+    def window_kind(self) -> str | None:
+        """The reference of the registered kind that its windows are of; None: they are of none."""
+        return None
+
+    def with_narrowed(self, narrowed: Sequence[tuple[tuple[str, str], ...]]) -> Self:
+        """The query with what it knows of columns that became wider (`StreamQuery.narrowed`), by input."""
+        raise NotImplementedError
+
+    @property
+    def reduced(self) -> bool:
+        """Whether its scans may leave out some of the past."""
+        return False
+
+    @property
+    def estimated(self) -> bool:
+        """Whether its answers are made of rows that stand for others."""
+        return False
 
     @property
     def registered(self) -> frozenset[str]:
@@ -79,7 +163,10 @@ class StreamQuery(Answer):
         goes on with the type that it was bound to.
     signed: rows of the stream with `op = '-'` take others back.
     lookup: tables that the rows are joined with before they enter windows; expressions are over the joined rows then.
+    holds_end: windows hold the instant of their end, so that one is over when the watermark is beyond it.
     """
+
+    holds_end: ClassVar[bool] = False
 
     stream: str
     where: Expression | None = None
@@ -92,6 +179,45 @@ class StreamQuery(Answer):
     narrowed: tuple[tuple[str, str], ...] = ()
     signed: bool = False
     lookup: Lookup | None = None
+
+    @property
+    def sorted_by(self) -> tuple[OrderTerm, ...]:
+        """How rows of one end are sorted."""
+        return self.order_by
+
+    @property
+    def names_by_input(self) -> tuple[tuple[str, ...], ...]:
+        """See `Answer`."""
+        return (self.union_names or (self.stream,),)
+
+    @property
+    def union_names(self) -> tuple[str, ...]:
+        """See `Answer`."""
+        return tuple(f.name for f in self.feeds)
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """See `Answer`."""
+        return () if self.reduce is None else (self.reduce,)
+
+    def with_narrowed(self, narrowed: Sequence[tuple[tuple[str, str], ...]]) -> Self:
+        """See `Answer`."""
+        return replace(self, narrowed=narrowed[0])
+
+    @property
+    def reduced(self) -> bool:
+        """See `Answer`."""
+        return self.reduce is not None
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The names of the tables that its rows are joined with."""
+        return () if self.lookup is None else tuple(t.name for t in self.lookup.tables)
+
+    @property
+    def estimated(self) -> bool:
+        """Whether its answers are made of rows that stand for others."""
+        return self.reduce is not None and self.reduce.samples
 
     @property
     def registered(self) -> frozenset[str]:
@@ -118,24 +244,78 @@ class Aggregation(StreamQuery):
 
 
 @dataclass(frozen=True, kw_only=True)
-class WindowQuery(Aggregation):
+class WindowAggregation(Aggregation):
+    """What queries over windows that have ends have in common.
+
+    told_apart: columns that tell windows of one group apart which end at one instant.
+    """
+
+    time_columns: ClassVar[tuple[Column, ...]] = (
+        Column("window_start", "TIMESTAMP"),
+        Column("window_end", "TIMESTAMP"),
+    )
+    end_column: ClassVar[str] = "window_end"
+    told_apart: ClassVar[tuple[Column, ...]] = ()
+
+    @property
+    def partition(self) -> tuple[Key, ...]:
+        """What windows are made for each value of, beside the keys."""
+        return ()
+
+    @property
+    def identity(self) -> tuple[Column, ...]:
+        """Copies of the grouping keys; with DISTINCT, of what is selected."""
+        if not self.distinct:
+            return (*self.told_apart, *(Column(f"_k{i}", k.type) for i, k in enumerate(self.keys)))
+        partition = (Column(f"_p{i}", k.type) for i, k in enumerate(self.partition))
+        return (*self.told_apart, *partition, *(Column(f"_k{i}", o.type) for i, o in enumerate(self.select)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class WindowQuery(WindowAggregation):
     """Groups of the rows in each of the windows that end at instants."""
+
+    adds_up: ClassVar[bool] = True
+    ends_by_time: ClassVar[bool] = True
 
     window: Window
 
+    @property
+    def window_kind(self) -> str | None:
+        """See `Answer`."""
+        return self.window.kind if isinstance(self.window, KindWindow) else None
+
 
 @dataclass(frozen=True, kw_only=True)
-class RowWindowQuery(Aggregation):
+class RowWindowQuery(WindowAggregation):
     """Groups of the rows in each of the windows that end with rows."""
+
+    time_columns: ClassVar[tuple[Column, ...]] = (*WindowAggregation.time_columns, NUMBER)
+    holds_end: ClassVar[bool] = True
+    numbered: ClassVar[bool] = True
+    told_apart: ClassVar[tuple[Column, ...]] = (NUMBER,)
 
     window: RowWindow
 
+    @property
+    def partition(self) -> tuple[Key, ...]:
+        """See `WindowAggregation`."""
+        return self.window.partition
+
 
 @dataclass(frozen=True, kw_only=True)
-class SessionQuery(Aggregation):
-    """Groups of the rows in each session."""
+class SessionQuery(WindowAggregation):
+    """Groups of the rows in each session. A row may come at the end of a session, and belongs to it then."""
+
+    holds_end: ClassVar[bool] = True
+    told_apart: ClassVar[tuple[Column, ...]] = WindowAggregation.time_columns[:1]
 
     window: SessionWindow
+
+    @property
+    def partition(self) -> tuple[Key, ...]:
+        """See `WindowAggregation`."""
+        return self.session_keys
 
     @property
     def session_keys(self) -> tuple[Key, ...]:
@@ -146,6 +326,8 @@ class SessionQuery(Aggregation):
 @dataclass(frozen=True, kw_only=True)
 class GroupScan(Aggregation):
     """Groups of all rows of a stream: an ad hoc SELECT, or what a row query's answer is made of. It never stands."""
+
+    adds_up: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,7 +348,14 @@ class Relational(Answer):
     lifted: the same for many instants at once, over inputs with a column `_instant`, and over the instants themselves,
         called `instants`; None: DuckDB cannot lift it, and it is evaluated instant by instant.
     calls: the registered functions that `sql` calls, by reference; None: it was bound before that was written down.
+    keeps_windows: what is kept of an input follows from its own window; else from the progress of others, too.
     """
+
+    time_columns: ClassVar[tuple[Column, ...]] = (Column("at", "TIMESTAMP"),)
+    end_column: ClassVar[str] = "at"
+    of_instants: ClassVar[bool] = True
+    keyed: ClassVar[bool] = False
+    keeps_windows: ClassVar[bool] = True
 
     inputs: tuple[RelationInput, ...]
     tables: tuple[ConstantInput, ...]
@@ -187,6 +376,26 @@ class Relational(Answer):
         return self.inputs[0].stream
 
     @property
+    def names_by_input(self) -> tuple[tuple[str, ...], ...]:
+        """See `Answer`."""
+        return tuple(item.names for item in self.inputs)
+
+    @property
+    def table_names(self) -> tuple[str, ...]:
+        """The names of its tables."""
+        return tuple(t.name for t in self.tables)
+
+    @property
+    def reach(self) -> int:
+        """See `Answer`."""
+        return max(item.window.reach or 0 for item in self.inputs)
+
+    @property
+    def change_columns(self) -> tuple[Column, ...]:
+        """See `Answer`: of a relation, whether a row comes or goes."""
+        return () if self.makes_stream else (Column("change", "VARCHAR"),)
+
+    @property
     def makes_stream(self) -> bool:
         """Whether its answer is a stream; else it is a relation."""
         return True
@@ -200,6 +409,20 @@ class Relational(Answer):
     def joined(self) -> JoinPlan | None:
         """The join from whose rows' validity it follows, if it does."""
         return None
+
+    @property
+    def reductions(self) -> tuple[Reduction, ...]:
+        """See `Answer`."""
+        return tuple(item.reduce for item in self.inputs if item.reduce is not None)
+
+    def with_narrowed(self, narrowed: Sequence[tuple[tuple[str, str], ...]]) -> Self:
+        """See `Answer`."""
+        inputs = zip(self.inputs, narrowed, strict=True)
+        return replace(self, inputs=tuple(replace(item, narrowed=each) for item, each in inputs))
+
+    def with_joined(self, join: JoinPlan) -> Self:
+        """The query with another plan of its join; only of one that is kept by it."""
+        raise TypeError("it is not kept by a join")
 
     def probe(self, alias: str) -> Probe | None:
         """What is asked of an input; None when all of its rows are at hand."""
@@ -239,10 +462,18 @@ class RelationQuery(Relational):
         """The join whose rows it follows from, if it does."""
         return self.plan.join if isinstance(self.plan, Joined | Grouped) else None
 
+    def with_joined(self, join: JoinPlan) -> Self:
+        """See `Relational`."""
+        if not isinstance(self.plan, Joined | Grouped):
+            return super().with_joined(join)
+        return replace(self, plan=replace(self.plan, join=join))
+
 
 @dataclass(frozen=True, kw_only=True)
 class PairsQuery(Relational):
     """A join whose rows are a stream, each as soon as it is certain (PAIRS)."""
+
+    keeps_windows: ClassVar[bool] = False
 
     join: JoinPlan
 

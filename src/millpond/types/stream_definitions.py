@@ -28,6 +28,14 @@ def leads_away(path: str) -> bool:
 
 
 @dataclass(frozen=True)
+class Generated:
+    """A column that no source gives: DuckDB SQL over the columns that sources do give."""
+
+    column: str
+    sql: str
+
+
+@dataclass(frozen=True)
 class StreamOptions:
     """What `WITH (…)` behind CREATE STREAM says. Durations are microseconds of event time (`idle`: of clock time).
 
@@ -40,7 +48,8 @@ class StreamOptions:
         comes (needs a timer). step: progress is announced at multiples of so much event time only.
     marks_column: a column with the source's own bound on what follows. marks_record: DuckDB SQL over the columns: rows
         for which it holds are no data; their event time is such a bound. marks_by: the bounds are for rows with the
-        same value in that column; at most `marks_groups` values are kept. marks_only: nothing else makes progress.
+        same value in that column, and in those of
+        `marks_also`; at most `marks_groups` values are kept. marks_only: nothing else makes progress.
     guard: what a row does that lies behind a bound which its own source gave.
     late: what a row behind the announced progress does.
     retention: how long rows stay in the archive; None: for ever.
@@ -48,6 +57,7 @@ class StreamOptions:
     archive: how it is organised, as `types.archive_design` reads it. seed: of samples of it; None: the stream's id.
     operators: what is computed of its rows beside queries, as `types.options.asked_operators` reads it.
     missing: what a file without a declared column is: refused, or NULL there (as with streams of older versions).
+    generated: columns that are computed of the others when rows are read.
     added: columns that came later than the stream; files from before that lack them are not refused.
     """
 
@@ -75,12 +85,19 @@ class StreamOptions:
     marks_column: str | None = None
     marks_record: str | None = None
     marks_by: str | None = None
+    marks_also: tuple[str, ...] = ()
     marks_groups: int = 1000
     marks_only: bool = False
     guard: Literal["late", "reject"] = "late"
     operators: str = ""
     missing: Literal["error", "null"] = "null"
     added: tuple[str, ...] = ()
+    generated: tuple[Generated, ...] = ()
+
+    @property
+    def marked_by(self) -> tuple[str, ...]:
+        """The columns by which bounds are for groups; none: they are for all rows."""
+        return () if self.marks_by is None else (self.marks_by, *self.marks_also)
 
 
 @dataclass(frozen=True)
@@ -99,6 +116,7 @@ class Derivation:
     since: of those, only rows from this event time on (microseconds); None: all.
     text: the statement.
     options: of the second kind, what `adapt` and its like say of the order of filters; None: the defaults.
+    retimed: of the second kind, whether its event time is another column than its source's, with a bound of its own.
     inner: what it is, of a stream that queries made for themselves: queries that need the same share it, and it goes
         with the last of them; '': it was declared.
     """
@@ -114,6 +132,7 @@ class Derivation:
     text: str = ""
     options: QueryOptions | None = None
     inner: str = ""
+    retimed: bool = False
 
 
 @dataclass(frozen=True)
@@ -130,6 +149,12 @@ class StreamDefinition:
         """The column of that name (case-insensitive), or None."""
         return next((c for c in self.all_columns if c.name.lower() == name.lower()), None)
 
+    def makes(self, name: str) -> bool:
+        """Whether no source gives that column: it is generated, or the time of arrival."""
+        lower = name.lower()
+        arrival = self.options.time == ARRIVAL and lower == ARRIVAL
+        return arrival or any(g.column.lower() == lower for g in self.options.generated)
+
     @property
     def folder(self) -> str:
         """How its folders are called: by its name, as far as a file system takes that, and by its id.
@@ -144,6 +169,11 @@ class StreamDefinition:
     def takes_back(self) -> bool:
         """Whether its rows with `op = '-'` take back equal ones with '+': windows and relations see what is left."""
         return self.derived is not None and self.derived.revisions == "retract"
+
+    @property
+    def goes_with_source(self) -> bool:
+        """Whether it is as far as the stream whose rows it has."""
+        return self.derived is not None and self.derived.query is None and not self.derived.retimed
 
     @property
     def label(self) -> str:

@@ -134,8 +134,7 @@ class _Explaining:
             if each in self.operators.storing
             for node in self.attempt(each, partial(self.operators.storing[each].explain, facts, standing))
         ]
-        if isinstance(query, StreamQuery):
-            parts += standing_reduction(self.core, query, standing)
+        parts += standing_reduction(self.core, standing)
         inner = [s for s in facts.catalog.streams_of(standing) if s.is_inner]
         parts += [self.inner(standing, stream) for stream in inner]
         if facts.done is not None:

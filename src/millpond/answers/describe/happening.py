@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
@@ -17,18 +17,20 @@ from millpond.engine.core import Core
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Published, StreamCounts
-from millpond.progress import NEVER, StreamProgress
+from millpond.progress import NEVER, StreamProgress, now
 from millpond.sources.files import FileSource
 from millpond.tables.storage_types import from_storage
 from millpond.types import StreamDefinition, WindowQuery
+from millpond.types.instants import moment
 from millpond.types.results import DeadCause, DrainReport, QueryReport, StreamReport
 
 #: What is a value in the reason of a dead letter, and what stands in its place: causes are told, not values.
 _VALUES = (
     (r"^(column '[^']*': )'.*'( does not fit )", r"\1a value\2"),
     (r"^line [0-9]+: ", ""),
-    (r"^(\w+ Error: .*?(?:string|value|timestamp|date|time|blob|field format:?) )[\"'].*[\"']", r"\1…"),
-    (r"^(\w+ Error: .*)\([-+*/%0-9. eE]+\)", r"\1(…)"),
+    (r"( Error: .*?(?:string|value|format:) )(?:'.*'|\".*?\"|\S+)( to |, expected | according )", r"\1…\2"),
+    (r"( according to format specifier \".*?\").*", r"\1"),
+    (r"( Error: .*)\([-+*/%0-9. eE]+\)", r"\1(…)"),
 )
 
 
@@ -146,6 +148,29 @@ def causes(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
     return reasons
 
 
+def open_note(core: Core, queries: Sequence[Standing]) -> str:
+    """What is to be said where the answers of queries have no row: that windows with rows are open still.
+
+    '': there is no row in them either.
+    """
+    with core.lock:
+        published = core.published
+    told = Told(published)
+    waiting = [_query(core, q, told, published, final=False) for q in queries if q.status == "live"]
+    notes = [
+        f"{w.query} waits for {w.waits_for}; INVOKE {w.query} answers what is open" for w in waiting if w.waits_for
+    ]
+    return f"windows are open: {'; '.join(notes)}" if notes else ""
+
+
+def not_ended_note(core: Core, query: WindowQuery) -> str:
+    """What is to be said where an ad hoc window has no row: that none has ended. '': its stream has no row either."""
+    names = [f.name for f in query.feeds] or [query.stream]
+    streams = [s for name in names if (s := core.catalog.stream(name)) is not None]
+    high = now([core.published.progress.get(str(s.id), StreamProgress()) for s in streams])
+    return f"no window with a row has ended by {moment(high)}, the newest row" if high > NEVER else ""
+
+
 def _query(core: Core, standing: Standing, told: Told, published: Published, final: bool) -> QueryReport:
     number, name = str(standing.id), standing.definition.name
     now = published.queries.get(number, QueryProgress())
@@ -155,10 +180,9 @@ def _query(core: Core, standing: Standing, told: Told, published: Published, fin
     known: Mapping[str, StreamProgress] = published.progress
     states = [(s, known.get(str(s.id), StreamProgress())) for s in core.catalog.streams_of(standing)]
     rows = any(p.high > NEVER for _, p in states)
-    windows = isinstance(standing.definition.query, WindowQuery)
-    waiting = windows and rows and not final and standing.status == "live"
+    waiting = standing.definition.query.ends_by_time and rows and not final and standing.status == "live"
     what = waits_for(standing, now, states, published.clock) if waiting else ""
     return QueryReport(name, max(0, now.too_late - before.too_late), waits_for=what)
 
 
-__all__ = ["Told", "causes", "dead_causes", "report", "told_nothing"]
+__all__ = ["Told", "causes", "dead_causes", "not_ended_note", "open_note", "report", "told_nothing"]

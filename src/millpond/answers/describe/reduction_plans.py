@@ -17,7 +17,7 @@ from millpond.archive.retention import floors_of
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.query_progress import QueryProgress
-from millpond.operators.windowed.window_progress import WindowProgress
+from millpond.operators.registry import answering_kind
 from millpond.progress import StreamProgress
 from millpond.types import ScanQuery, StreamQuery, from_json
 from millpond.types.instants import moment
@@ -28,21 +28,22 @@ from millpond.types.reduction_forms import interval_text, reduction_text
 _STEPS = 8
 
 
-def standing_reduction(core: Core, query: StreamQuery, standing: Standing) -> list[PlanNode]:
+def standing_reduction(core: Core, standing: Standing) -> list[PlanNode]:
     """What a standing query has left out of the past; nothing for one that reads everything, or summaries."""
-    if query.reduce is None or not query.reduce.samples:
+    if not standing.definition.query.estimated or (reduction := standing.windowed.reduce) is None:
         return []
-    known = core.published.queries.get(str(standing.id), QueryProgress()).read(WindowProgress).own
+    known = core.published.queries.get(str(standing.id), QueryProgress())
+    left = answering_kind(standing.definition.query).left_out(known)
     whole = f"rows from epoch {standing.first_epoch} on are live and whole; those before are read reduced"
     found = [said("whole", whole)]
-    found += [Fact("back-fill", known.scanned)] if known.scanned else []
-    if known.reduced:
-        stretches = ", ".join(f"{moment(low)} to {moment(high)}" for low, high in known.reduced[:_STEPS])
+    found += [Fact("back-fill", left.read)] if left.read else []
+    if left.stretches:
+        stretches = ", ".join(f"{moment(low)} to {moment(high)}" for low, high in left.stretches[:_STEPS])
         found.append(said("estimates", f"windows that meet {stretches} are estimates (exact is false)"))
-    for low, high, interval in known.coarse[:_STEPS]:
+    for low, high, interval in left.coarse[:_STEPS]:
         shown = interval_text(interval)
         found.append(said("coarse", f"rows from {moment(low)} to {moment(high)} are seen by intervals of {shown}"))
-    return [PlanNode("reduce", f"reduce: {reduction_text(query.reduce)}", tuple(found))]
+    return [PlanNode("reduce", f"reduce: {reduction_text(reduction)}", tuple(found))]
 
 
 def planned_reduction(core: Core, query: StreamQuery) -> list[PlanNode]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
@@ -11,16 +10,14 @@ from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
-from millpond.operators.pairs.pairs_progress import PairsProgress
+from millpond.operators.contract import Mark
+from millpond.operators.registry import answering_kind
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
-from millpond.relations.bands import marks_of
 from millpond.sources.derived_stream import DerivedSource
-from millpond.types import ARRIVAL, PairsQuery, StreamDefinition, StreamOptions, WindowQuery
+from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
 from millpond.types.durations import duration
 from millpond.types.instants import moment
-from millpond.windows import first_end_after
-from millpond.windows.landmark_windows import landmark_zero
 
 _COLUMNS = {
     "kind": pa.string(),
@@ -57,10 +54,14 @@ def show_watermarks(core: Core) -> pa.Table:
             handed = f"{source.withheld} announcements rolled up, {source.handed_on} handed on"
             rows[-1 - len(state.partitions)]["generator"] += f"; to what its readers need: {handed}"
 
+    answering = core.operators.answering
+
     def of_query(standing: Standing) -> list[dict[str, Any]]:
         known, streams = published.queries.get(str(standing.id), QueryProgress()), catalog.streams_of(standing)
         states = [(s, published.progress.get(str(s.id), StreamProgress())) for s in streams]
-        return [_query_row(standing, known, states, published.clock), *_mark_rows(standing, known, streams)]
+        operator = answering.get(standing.id)
+        marks = () if operator is None else operator.marks(standing, known)
+        return [_query_row(standing, known, states, published.clock), *(_mark_row(standing, mark) for mark in marks)]
 
     none: list[dict[str, Any]] = []
     for found in Failures(catalog, "SHOW WATERMARKS").each(catalog.shown_queries(), of_query, none):
@@ -153,36 +154,14 @@ def waits_for(
     streams = [(s, p) for s, p in streams if not p.idle] or streams
     least = min(s.bound for _, s in streams)
     held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
-    end = ""
-    if isinstance(query, WindowQuery) and known.closed > NEVER:
-        window, since = query.window, known.closed
-        if window.landmarks and not window.range:  # no window ends up to the first landmark
-            since = max(since, min(landmark_zero(mark) for mark in window.landmarks))
-        end = moment(first_end_after(window, since))
-    return ", ".join(held) + (f" to reach {end}" if end else "")
+    end = answering_kind(query).next_end(query, known.closed) if known.closed > NEVER else None
+    return ", ".join(held) + (f" to reach {moment(end)}" if end is not None else "")
 
 
-def _mark_rows(standing: Standing, known: QueryProgress, streams: Sequence[StreamDefinition]) -> list[dict[str, Any]]:
-    """What the bounds of its inputs say of a stream of pairs (individual and joint marks)."""
-    relation = standing.definition.query
-    if not isinstance(relation, PairsQuery):
-        return []
-    sides = known.read(PairsProgress).own.sides
-    if len(sides) != 2:
-        return []
-    by_name = {s.name: s for s in streams}
-    times = [f"{i.stream}.{by_name[i.stream].options.time}" for i in relation.inputs]
-    if times[0] == times[1]:
-        times = [f"{times[0]} (first)", f"{times[1]} (second)"]
-    marks, name = marks_of(relation, (sides[0], sides[1])), standing.definition.name
-    rows = [
-        {"kind": "side", "name": name, "source": time, "watermark": moment(side)}
-        for time, side in zip(times, marks.sides, strict=True)
-    ]
-    if marks.joint is not None:
-        joint = ", ".join(map(moment, marks.joint))
-        rows.append({"kind": "joint", "name": name, "source": ", ".join(times), "watermark": joint})
-    return rows
+def _mark_row(standing: Standing, mark: Mark) -> dict[str, Any]:
+    """What its operator says of a query's watermark beside how far it has answered."""
+    until, sources = ", ".join(map(moment, mark.until)), ", ".join(mark.sources)
+    return {"kind": mark.kind, "name": standing.definition.name, "source": sources, "watermark": until}
 
 
 def _lag(bound: int, high: int) -> str | None:
@@ -198,7 +177,7 @@ def generator(options: StreamOptions) -> str:
     'lateness 5s, in steps of 1m'
     """
     parts: list[str] = []
-    if options.source == "derived":
+    if options.source == "derived" and options.lateness is None and options.lateness_rows is None:
         parts.append("as far as what it is derived from")
     elif options.time == ARRIVAL:
         parts.append("arrival")
@@ -210,7 +189,7 @@ def generator(options: StreamOptions) -> str:
         parts.append(f"lateness {duration(options.lateness)}")
     elif not options.marks_only:
         parts.append("ordered")
-    by = f" by {options.marks_by}" if options.marks_by else ""
+    by = f" by {', '.join(options.marked_by)}" if options.marked_by else ""
     if options.marks_column:
         parts.append(f"marks in column {options.marks_column}{by}")
     if options.marks_record:

@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from millpond.answers.adhoc import whole
 from millpond.answers.archive_jobs import ANSWER_ROWS, QUICK_ROWS, Asked
 from millpond.answers.expired_history import check_reach
-from millpond.answers.fidelity import sampled
 from millpond.answers.row_queries.hot import HotBlock, Outdated, Snapshot, View
 from millpond.answers.row_queries.joins import join_columns, join_rows
 from millpond.answers.row_queries.matched_rows import (
@@ -125,7 +124,7 @@ def _reached(core: Core, registered: Registered, answer: Answer) -> Answer:
     selection = registered.selection
     streams = [s for side in selection.sides if (s := core.catalog.stream(side.stream)) is not None]
     if len(streams) == 1 or selection.query.feeds:
-        check_reach(core, streams, answer.begin, answer.end, sampled(selection.query))
+        check_reach(core, streams, answer.begin, answer.end, selection.query.estimated)
     return answer
 
 
@@ -261,7 +260,7 @@ class _Call:
 
     def table(self) -> pa.Table:
         """The finished rows."""
-        if sampled(self.plan.query):
+        if self.plan.query.estimated:
             return self.reduced()
         if self.plan.query.feeds:
             return self.united()

@@ -6,22 +6,13 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from typing import Any, assert_never
+from typing import Any
 
 from millpond.catalog import Catalog
 from millpond.catalog.catalogs import Catalogs
 from millpond.support.errors import QueryError
 from millpond.support.file_cache import FileCache
 from millpond.tables import remove_file, write_durably
-from millpond.types import (
-    PairsQuery,
-    Reduction,
-    RelationQuery,
-    RowWindowQuery,
-    SessionQuery,
-    StandingQuery,
-    WindowQuery,
-)
 from millpond.types.reduction_forms import FORMS
 
 _loaded: FileCache[Callable[..., Any]] = FileCache(64)
@@ -68,18 +59,6 @@ def _placeholders(function: Callable[..., Any]) -> list[None]:
     return [None] * max(0, sum(p.default is p.empty for p in found) - 1)
 
 
-def reductions_of(query: StandingQuery) -> list[Reduction]:
-    """What a query says of how much of its streams' past is read."""
-    match query:
-        case WindowQuery() | RowWindowQuery() | SessionQuery():
-            found = [query.reduce]
-        case RelationQuery() | PairsQuery():
-            found = [item.reduce for item in query.inputs]
-        case _:
-            assert_never(query)
-    return [each for each in found if each is not None]
-
-
 def drop_reduction(pond: str, catalogs: Catalogs, name: str) -> None:
     """Forget a function.
 
@@ -93,7 +72,7 @@ def drop_reduction(pond: str, catalogs: Catalogs, name: str) -> None:
         users = [
             q.definition.name
             for q in catalogs.catalog.queries.values()
-            if any(r.function == low for r in reductions_of(q.definition.query))
+            if any(r.function == low for r in q.definition.query.reductions)
         ]
         if users:
             raise QueryError(f"reduction function '{low}' is used by {', '.join(sorted(users))}; DROP QUERY first")

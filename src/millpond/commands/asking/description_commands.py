@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import assert_never
 
 from millpond import language as lang
 from millpond.catalog import Registered, Standing
@@ -12,23 +11,13 @@ from millpond.commands.asking.created_as import query_as_created, stream_as_crea
 from millpond.commands.naming import Names, query_named, stream_named, table_named
 from millpond.commands.pond_facts import Facts
 from millpond.types import (
-    NUMBER,
     Column,
-    GroupScan,
-    PairsQuery,
     QueryDefinition,
-    RelationQuery,
     RowQuery,
-    RowScan,
-    RowWindowQuery,
-    SessionQuery,
     Staged,
     StreamDefinition,
     TableDefinition,
-    WindowQuery,
 )
-
-_WINDOW = (Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP"))
 
 
 def ask_describe(facts: Facts, statement: lang.Describe) -> AskRows:
@@ -76,19 +65,9 @@ def _columns_of(bound: Bound) -> Sequence[Column]:
             return [Column(o.name, o.type) for o in bound.query.select]
         case Staged():
             return _columns_of(bound.query)
-        case _:
-            own = [Column(o.name, o.type) for o in bound.select]
-    match bound:
-        case GroupScan() | RowScan():
-            return own
-        case WindowQuery() | SessionQuery():
-            return [*_WINDOW, *own]
-        case RowWindowQuery():
-            return [*_WINDOW, NUMBER, *own]
-        case RelationQuery() | PairsQuery():
-            return [Column("at", "TIMESTAMP"), *own] if bound.makes_stream else own
-        case _:
-            assert_never(bound)
+        case _:  # what a relation is at one instant has no column for it
+            times = () if bound.change_columns else bound.time_columns
+            return [*times, *(Column(o.name, o.type) for o in bound.select)]
 
 
 __all__ = ["ask_create", "ask_describe"]

@@ -11,6 +11,7 @@ from millpond.answers.adhoc import select_stream
 from millpond.answers.adhoc_relations import select_relational
 from millpond.answers.describe.archive_listing import show_archive
 from millpond.answers.describe.explaining import explained
+from millpond.answers.describe.happening import not_ended_note, open_note
 from millpond.answers.describe.showing import show
 from millpond.answers.expired_history import gone_note, said_with
 from millpond.answers.fidelity import note_of
@@ -68,24 +69,31 @@ def _once(core: Core, bound: Query | ScanQuery | lang.TableQuery) -> tuple[pa.Ta
             table = select_stream(core, bound)
             tables = () if bound.lookup is None else bound.lookup.tables
             notes = [said_with(core, table, bound), table_note(core, [t.name for t in tables])]
+            if isinstance(bound, WindowQuery) and not table.num_rows:
+                notes.append(not_ended_note(core, bound))
         case RelationQuery() | PairsQuery():
             table = select_relational(core, bound)
             notes = [note_of(table), table_note(core, [t.name for t in bound.tables])]
         case lang.TableQuery():
             notes = [_unfinished(core, bound)]
             table = select_relations(core, bound)
+            if not table.num_rows:
+                notes.append(open_note(core, _read(core, bound)))
             notes.append(table_note(core, [r.name for r in bound.relations if r.kind == "table"]))
         case _:
             assert_never(bound)
     return table, "; ".join(note for note in notes if note)
 
 
+def _read(core: Core, bound: lang.TableQuery) -> list[Standing]:
+    """The standing queries whose answers are read."""
+    return [q for r in bound.relations if (q := core.catalog.query(r.name)) is not None]
+
+
 def _unfinished(core: Core, bound: lang.TableQuery) -> str:
     """What is to be said of queries whose answers are read, and not all there."""
-    read = [q for r in bound.relations if (q := core.catalog.query(r.name)) is not None]
-    notes = [
-        f"{q.definition.name} is {q.status}" + (f": {q.reason}" if q.reason else "") for q in read if q.status != "live"
-    ]
+    read = [q for q in _read(core, bound) if q.status != "live"]
+    notes = [f"{q.definition.name} is {q.status}" + (f": {q.reason}" if q.reason else "") for q in read]
     return f"answers so far; query {', '.join(notes)}" if notes else ""
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
@@ -12,13 +11,12 @@ from functools import partial
 from millpond.archive.storage import Storage
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.epochs import Epochs
-from millpond.manifests.places import query_owner, results_folder
+from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest, Published, StreamCounts
 from millpond.manifests.task_reports import EpochReport
-from millpond.operators.contract import Answering
-from millpond.operators.derived.passed_rows import pass_adopted
+from millpond.operators.contract import Answering, Operator
 from millpond.sources.derived_stream import DerivedSource
 from millpond.sources.system import SystemSource
 from millpond.tables import Segment, SegmentTable
@@ -34,17 +32,21 @@ class Commit:
 
 
 def commit(
-    storage: Storage, manifest: Manifest, report: EpochReport, adoptions: Sequence[Adoption], failures: Failures
+    storage: Storage,
+    operators: Iterable[Operator],
+    manifest: Manifest,
+    report: EpochReport,
+    adoptions: Sequence[Adoption],
+    failures: Failures,
 ) -> None:
     """Commit what the tasks wrote; every commit carries the epoch, so that a repetition finds it done.
 
     Args:
-        failures: of the epoch, with the catalog.
+        operators: of the catalog. failures: of the epoch.
     """
-    for adoption in adoptions:
-        paths = [os.path.join(results_folder(storage.path), s.path) for s in adoption.passed or adoption.results]
-        owners = {query_owner(q) for q in adoption.queries}
-        pass_adopted(storage.path, failures.catalog, manifest.epoch, owners, paths, failures)
+    for operator in operators if adoptions else ():
+        for adoption in adoptions:
+            failures.attempt(operator.owner, partial(operator.adopt, storage.path, manifest.epoch, adoption))
     commits = [*of_streams(storage, manifest, report, adoptions), *of_queries(storage, manifest, report, adoptions)]
     if len(commits) == 1:
         commits[0].table.commit(commits[0].add, commits[0].remove, "epoch", manifest.epoch)

@@ -88,9 +88,10 @@ def run_epoch(core: Core, epoch: int) -> None:
     adoptions = [a for a in core.backfills.finished() if any(str(q) in manifest.adopt for q in a.queries)]
     adoptions += core.mendings.adopted_by(manifest.mended)
     failures = Failures(core.catalogs.catalog, f"epoch {epoch}", dict(report.failures))
-    commit(core.storage, manifest, report, adoptions, failures)
+    operators = operators_of(core.catalogs.catalog)
+    commit(core.storage, operators, manifest, report, adoptions, failures)
     watch.lap("commit")
-    queries = queries_after(operators_of(core.catalogs.catalog).answering, manifest, report, failures)
+    queries = queries_after(operators.answering, manifest, report, failures)
     work = Work(epoch, manifest.clock, watch.laps | {"epoch": watch.total}, report, manifest.filters)
     if core.settings.statistics:
         reached = Reached(manifest, core.catalogs.catalog, queries, report.progress, core.controllers.pace.limit)

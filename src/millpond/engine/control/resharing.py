@@ -20,13 +20,12 @@ from millpond.catalog.unions import progress_of
 from millpond.manifests.places import state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
-from millpond.operators.registry import answering_kind
+from millpond.operators.registry import answering_kind, windows_over
 from millpond.operators.windowed.needs import complete_since, keep_since
-from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import NEVER
 from millpond.relations import spare_of
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
-from millpond.types import PairsQuery, RowWindowQuery, StandingQuery, TimeWindow, WindowedQuery, to_json
+from millpond.types import TimeWindow, to_json
 
 
 @dataclass(frozen=True)
@@ -136,7 +135,7 @@ def together(catalog: Catalog, published: Published) -> Resharing:
     move = _Move()
     for number in sorted(catalog.queries):
         standing = catalog.queries[number]
-        if standing.status != "live" or _is_reduced(standing.definition.query):
+        if standing.status != "live" or standing.definition.query.reduced:
             continue
         moved = _joined_stores(catalog, standing) if standing.inputs else _joined_synopsis(catalog, published, standing)
         if moved is not None:
@@ -145,18 +144,14 @@ def together(catalog: Catalog, published: Published) -> Resharing:
     return Resharing(move.event)
 
 
-def _is_reduced(query: StandingQuery) -> bool:
-    return isinstance(query, WindowedQuery) and query.reduce is not None
-
-
 def _joined_synopsis(catalog: Catalog, published: Published, standing: Standing) -> Standing | None:
     query, own = standing.windowed, catalog.synopses[standing.synopsis]
     stream = catalog.stream_of(standing)
     known = published.queries.get(str(standing.id))
     if known is None or known.paused is not None or catalog.kept_by(own.owner):
         return None
-    if isinstance(query, RowWindowQuery) and stream.options.retention is not None:
-        return None  # rows are numbered from the first that was there
+    if query.numbered and stream.options.retention is not None:
+        return None  # windows are numbered from the first row that was there
     high = progress_of(catalog, own.spec, published.progress).high
     need = keep_since(own, standing, stream, answering_kind(query).answered(known), high)
     window = query.window
@@ -184,15 +179,19 @@ def _complete_since(catalog: Catalog, published: Published, synopsis: Synopsis) 
     users = [q for q in catalog.users(synopsis.owner) if q.status == "live" and str(q.id) in known]
     users = [q for q in users if known[str(q.id)].paused is None]
     failures = Failures(catalog, "sharing")
-    since = failures.each(
-        users, lambda q: complete_since(q, synopsis, stream, known[str(q.id)].read(WindowProgress), high), 2**62
-    )
+    covered = windows_over(synopsis.spec).covered
+
+    def since_of(query: Standing) -> int:
+        progress = known[str(query.id)]
+        return complete_since(query, synopsis, stream, progress, covered(progress), high)
+
+    since = failures.each(users, since_of, 2**62)
     return min(since, default=2**62)
 
 
 def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
     relation = standing.relational
-    if isinstance(relation, PairsQuery):  # what it keeps follows from the progress of two streams together
+    if not relation.keeps_windows:
         return None
     spare, inputs = spare_of(relation, standing.definition.options), list(standing.inputs)
     for place, (owner, item) in enumerate(zip(standing.inputs, relation.inputs, strict=True)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from millpond.archive.open_archives import Archives
-from millpond.operators.derived.operator import derived_owner
+from millpond.manifests.places import derived_owner
 from millpond.sources.derived_stream import DerivedSource
 from millpond.sources.system import SystemSource
 

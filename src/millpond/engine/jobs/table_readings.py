@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from millpond.catalog import Catalog
 from millpond.engine.core import Core
 from millpond.manifests.records import Manifest, Published, read_manifest, read_published
-from millpond.operators.relation.table_use import table_names, tables_read
+from millpond.operators.relation.table_use import tables_read
 from millpond.sources.table_sources.versions import TABLES, TableVersions
 from millpond.types import TableDefinition
 
@@ -87,7 +87,7 @@ def settled_tables(catalog: Catalog, filling: Collection[int]) -> list[TableDefi
         filling: queries whose back-fills are finished and not published yet.
     """
     waiting = [q for q in catalog.queries.values() if q.id in filling or "backfilling" in (q.status, q.reason)]
-    names = {name for q in waiting for name in table_names(q.definition.query)}
+    names = {name for q in waiting for name in q.definition.query.table_names}
     return [t for t in catalog.tables.values() if t.name not in names]
 
 

@@ -14,21 +14,19 @@ import pyarrow as pa
 
 from millpond.catalog import Catalog
 from millpond.catalog.unions import with_unions
-from millpond.manifests.places import query_owner, results_folder, state_folder
+from millpond.manifests.places import results_folder, state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.manifests.task_reports import MapReport, MergeReport
 from millpond.operators.contract import CompactTask, MergeTask, Operator, Step, least_need
-from millpond.operators.derived.passed_rows import pass_answers
 from millpond.operators.registry import Operators
-from millpond.operators.windowed.advance import without_replaced
 from millpond.progress import FOREVER, NEVER, ItemSummary, StreamProgress, absorb, absorb_announced
 from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
 from millpond.tables.chunks import unpack
 from millpond.tables.executors import Parcel
 from millpond.tables.shard_cache import forget
-from millpond.types import from_json
+from millpond.types import StreamDefinition, from_json
 
 
 def progress_after(manifest: Manifest, catalog: Catalog, reports: Iterable[MapReport]) -> dict[str, StreamProgress]:
@@ -36,24 +34,20 @@ def progress_after(manifest: Manifest, catalog: Catalog, reports: Iterable[MapRe
     summaries: dict[int, list[ItemSummary]] = defaultdict(list)
     for report in sorted(reports, key=lambda r: r.task):
         summaries[report.stream] += report.summaries
-    after = {
-        str(stream.id): absorb_announced(
-            manifest.progress.get(str(stream.id), StreamProgress()),
-            summaries[stream.id],
-            manifest.bounds.get(str(stream.id), NEVER),
-        )
-        if stream.derived is not None
-        else absorb(
-            manifest.progress.get(str(stream.id), StreamProgress()),
-            stream.options,
-            summaries[stream.id],
-            manifest.clock,
-            stream.id in manifest.ends,
-            manifest.arrivals.get(str(stream.id)),
-        )
-        for stream in catalog.streams.values()
-    }
+    after = {str(s.id): _stream_after(manifest, s, summaries[s.id]) for s in catalog.streams.values()}
     return with_unions(catalog, after, manifest.progress)
+
+
+def _stream_after(manifest: Manifest, stream: StreamDefinition, items: Sequence[ItemSummary]) -> StreamProgress:
+    """A stream's progress after the epoch: as its source announces, or as its own rows say."""
+    key = str(stream.id)
+    before, announced = manifest.progress.get(key, StreamProgress()), manifest.bounds.get(key, NEVER)
+    if stream.derived is None:
+        arrival, ends = manifest.arrivals.get(key), stream.id in manifest.ends
+        return absorb(before, stream.options, items, manifest.clock, ends, arrival)
+    if stream.derived.retimed:
+        return absorb(before, stream.options, items, manifest.clock, announced >= FOREVER)
+    return absorb_announced(before, items, announced)
 
 
 def merge_shard(
@@ -77,9 +71,7 @@ def merge_shard(
     given: dict[str, int] = defaultdict(int)
     for chunk in done.answers:
         given[chunk.owner] += chunk.table.num_rows
-    passed = pass_answers(pond, catalog, manifest.epoch, shard, done.answers, failures)
-    paired = {query_owner(q.id) for q in catalog.queries.values() if q.definition.options.pairs}
-    answers = [replace(c, table=without_replaced(c.table)) if c.owner in paired else c for c in done.answers]
+    answers = [operators.storing[c.owner].logged(c) for c in done.answers]
     answered = clock.perf_counter()
     state, results = _write(task, operators, done.state, answers)
     written = clock.perf_counter()
@@ -96,7 +88,7 @@ def merge_shard(
         done.filters,
         done.spent,
         given,
-        passed,
+        done.passed,
         seconds,
         clock.perf_counter() - started,
     )
@@ -114,6 +106,7 @@ def _merged(task: MergeTask, operators: Operators, parcels: Sequence[Parcel]) ->
         step = task.failures.attempt(operator.owner, partial(_step, operator, task, parts.get(operator.owner, ())))
         if step is not None:
             done.add(step)
+            task.answers.extend(step.answers)
     forget(task.pond, operators.storing)
     return done
 

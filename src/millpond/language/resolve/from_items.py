@@ -160,6 +160,14 @@ def _kind(clause: WindowClause, source: Source, schema: Schema) -> tuple[str, in
     return found
 
 
+def other_time(attribute: str, stream: StreamDefinition) -> str:
+    """What would work for windows over another column than the event time."""
+    return (
+        f"ON {stream.options.time}, or a stream by that time: CREATE STREAM x AS SELECT * FROM {stream.name}"
+        f" WITH (event_time='{attribute}', lateness='…')"
+    )
+
+
 def check_attribute(clause: WindowClause, stream: StreamDefinition, source: Source) -> None:
     """Refuse windows over anything but the stream's event time."""
     attribute = clause.attribute or stream.options.time
@@ -168,9 +176,9 @@ def check_attribute(clause: WindowClause, stream: StreamDefinition, source: Sour
             like = nearest(attribute, [c.name for c in stream.all_columns])
             raise source.error(f"there is no column '{attribute}' in {stream.name}", clause.attribute_place, like=like)
         raise source.error(
-            f"windows over '{attribute}' are not available yet: they run over the stream's event time",
+            f"'{attribute}' is not the event time of {stream.name}, which windows run over",
             clause.attribute_place,
-            f"ON {stream.options.time}",
+            other_time(attribute, stream),
         )
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sqlglot import exp
 
+from millpond.language.resolve.from_items import other_time
 from millpond.language.resolve.reductions_bound import bound_reduction
 from millpond.language.resolve.relation_refs import RelationRef
 from millpond.language.resolve.schema import Schema
@@ -187,7 +188,7 @@ class StreamItems:
             raise source.error(
                 f"'{clause.attribute}' is not the event time of {stream.name}: windows of relations run over that",
                 clause.attribute_place,
-                f"ON {stream.options.time}",
+                other_time(clause.attribute, stream),
                 like,
             )
 

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.types import Column, Edge, QueryOptions, StreamDefinition, TableDefinition
 from millpond.types.as_of import AsOf
+from millpond.types.options.stream_values import Lateness
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +41,7 @@ class DeriveStream(Statement):
     """CREATE STREAM [IF NOT EXISTS] name [WITH (options)] AS SELECT …; not yet bound.
 
     options: of its query. revisions, retention, late: see `millpond.types`; late None: as the stream that it reads.
+    event_time, lateness: of its rows, where these are not its source's.
     """
 
     name: str
@@ -48,6 +50,8 @@ class DeriveStream(Statement):
     revisions: Literal["forward", "retract", "ignore", "final"] | None = None
     retention: int | None = None
     late: Literal["revise", "drop"] | None = None
+    event_time: str = ""
+    lateness: Lateness | None = None
     if_not_exists: bool = False
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlglot.errors import ParseError, TokenError
-
 from millpond.language.inference.column_types import TIMES
-from millpond.language.inference.types_of import Item, Typer
-from millpond.language.resolve.scope import RowScope
-from millpond.language.syntax.dialect import SyntaxFault, new_parser, tokenize
-from millpond.language.syntax.source_text import Source, nearest
+from millpond.language.syntax.source_text import nearest
 from millpond.language.with_options.option_reader import OptionReader
-from millpond.support.errors import StatementError
-from millpond.types import ARRIVAL, Column, StreamDefinition, StreamOptions
+from millpond.language.with_options.row_expressions import condition_of
+from millpond.types import ARRIVAL, Column
+from millpond.types.options import OptionFault
 from millpond.types.options.stream_values import Lateness, Mark
 
 
@@ -68,7 +64,9 @@ def _marks(reader: OptionReader, columns: tuple[Column, ...], time: str) -> dict
     else:
         found["marks_record"] = _condition(reader, mark.what, columns, time)
     if "marks_by" in reader:
-        found["marks_by"] = _column(reader, "marks_by", reader.value("marks_by"), columns).name
+        names = [name.strip() for name in reader.value("marks_by").split(",")]
+        first, *more = [_column(reader, "marks_by", name, columns).name for name in names]
+        found |= {"marks_by": first, "marks_also": tuple(more)}
     else:
         reader.conflict("marks_groups", "is for a stream with marks_by='<column>'")
     return found | {"marks_groups": reader.value("marks_groups"), "guard": reader.value("guard")}
@@ -86,22 +84,7 @@ def _column(reader: OptionReader, option: str, name: str, columns: tuple[Column,
 def _condition(reader: OptionReader, text: str, columns: tuple[Column, ...], time: str) -> str:
     """A condition over the stream's columns as DuckDB SQL; faults point at the option's value."""
     place, what = reader.place_of("marks"), "record:<a condition over the stream's columns>"
-    script = f"SELECT 1 FROM s WHERE {text}"
     try:
-        trees = [t for t in new_parser().parse(tokenize(script), script) if t is not None]
-        where = trees[0].args.get("where") if len(trees) == 1 else None
-        if where is None or set(k for k, v in trees[0].args.items() if v) - {"expressions", "texts", "from_", "where"}:
-            raise reader.fault("option 'marks': this is no condition", place, what)
-        stream = StreamDefinition("s", columns, StreamOptions(time=time))
-        source = Source(script)
-        rows = RowScope(source, stream, "s")
-        item = Item(rows.expression(where.this), where.this)
-        typer = Typer(source, stream.all_columns, rows.text)
-        typer.truth("marks", item, typer.typed([item])[0].type)
-    except StatementError as error:
-        if error.text != script:
-            raise
-        raise reader.fault(f"option 'marks': {error.message}", place, error.expected or what, error.nearest) from None
-    except (SyntaxFault, ParseError, TokenError, RecursionError, ValueError, IndexError, AttributeError):
-        raise reader.fault("option 'marks': the condition cannot be understood", place, what) from None
-    return item.sql
+        return condition_of(text, columns, time)
+    except OptionFault as fault:
+        raise reader.fault(f"option 'marks': {fault.message}", place, fault.expected or what, fault.nearest) from None

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Literal
 
-from millpond.language.inference.column_types import TIMES
-from millpond.language.syntax.source_text import nearest
+from millpond.language.with_options.event_times import Written, event_time, generated
 from millpond.language.with_options.generator_options import generator_options
 from millpond.language.with_options.option_reader import OptionReader
-from millpond.types import ARRIVAL, Column, StreamOptions
+from millpond.types import COMPUTED, Column, StreamOptions
 from millpond.types.options.stream_terms import FORMATS
 
 
@@ -46,8 +46,13 @@ def _extension(path: str) -> str:
     return "" if extension not in FORMATS or (extension == "parquet" and plain != name) else extension
 
 
-def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamOptions:
-    """The options of CREATE STREAM; StatementError on unknown, ill-typed or conflicting ones."""
+def stream_options(
+    reader: OptionReader, written: Sequence[Written], script: str
+) -> tuple[StreamOptions, tuple[Column, ...]]:
+    """The options of CREATE STREAM, and its columns with that which is made for the event time.
+
+    Raises: StatementError on unknown, ill-typed or conflicting options, and on wrong generated columns.
+    """
     source: Literal["files", "ingest"] = reader.value("source") or ("files" if "path" in reader else "ingest")
     files: dict[str, Any] = {}
     if source == "files":
@@ -55,39 +60,11 @@ def stream_options(reader: OptionReader, columns: tuple[Column, ...]) -> StreamO
     else:
         for name in ("path", "format", "order", "header", "delimiter", "null", "missing"):
             reader.conflict(name, "is for source='files', but the source is 'ingest'")
-    time = time_column(reader, columns)
-    generator = generator_options(reader, columns, time)
+    columns, made = tuple(w.column for w in written), generated(written, script)
+    time = event_time(reader, columns, made)
+    if time.generated is not None:
+        columns, made = (*columns, Column(COMPUTED, "TIMESTAMP")), (*made, time.generated)
+    generator = generator_options(reader, columns, time.column)
     plain = ("idle", "ahead", "late", "retention", "archive", "archive_at", "seed", "operators")
-    return StreamOptions(source=source, time=time, **{n: reader.value(n) for n in plain}, **files, **generator)
-
-
-def time_column(reader: OptionReader, columns: tuple[Column, ...]) -> str:
-    """The event-time column that `event_time` names, or the only one there is."""
-    times = [c for c in columns if c.type in TIMES]
-    if "event_time" not in reader:
-        if len(times) == 1:
-            return times[0].name
-        found = f"there are {len(times)} timestamp columns" if times else "there is no timestamp column"
-        raise reader.fault(
-            f"which column is the event time? {found}", reader.place,
-            "event_time='<column>', or event_time='arrival' for the time of arrival",
-        )  # fmt: skip
-    named: str = reader.value("event_time")
-    place = reader.place_of("event_time")
-    column = next((c for c in columns if c.name.lower() == named.lower()), None)
-    if column is None and named.lower() == "arrival":
-        clash = next((c for c in columns if c.name.lower() == ARRIVAL), None)
-        if clash:
-            raise reader.fault(f"column {clash.name} has the name of the arrival time", place)
-        return ARRIVAL
-    if column is None:
-        raise reader.fault(
-            f"there is no column '{named}'", place, "a timestamp column, or 'arrival'",
-            nearest(named, [*(c.name for c in columns), "arrival"]),
-        )  # fmt: skip
-    if column.type not in TIMES:
-        raise reader.fault(
-            f"column {column.name} is {column.type}, which cannot be an event time", place,
-            "a column of type TIMESTAMP or TIMESTAMPTZ", times[0].name if times else "",
-        )  # fmt: skip
-    return column.name
+    values = {name: reader.value(name) for name in plain}
+    return StreamOptions(source=source, time=time.column, generated=made, **values, **files, **generator), columns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time as clock
 from collections.abc import Iterable, Sequence
 
@@ -9,13 +10,16 @@ import pyarrow as pa
 
 from millpond.archive.dead_letters import failed_letters
 from millpond.catalog import Catalog, Standing
+from millpond.manifests.adoptions import Adoption
+from millpond.manifests.places import derived_owner, query_owner, results_folder
 from millpond.manifests.task_reports import Operated
-from millpond.operators.contract import Mapped, Mapper, MapTask, Operator, Past, Taken
-from millpond.operators.derived.passed_rows import pass_rows, write_passed
+from millpond.operators.contract import Mapped, Mapper, MapTask, MergeTask, Operator, Past, Step, Taken
+from millpond.operators.derived.passed_rows import pass_rows, write_answers, write_passed
 from millpond.operators.derived.past_rows import make_past
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.filters.subjects import stream_subject
 from millpond.operators.plan_facts import PlanFacts, work_facts
+from millpond.tables import read_chunks
 from millpond.types import StreamDefinition
 from millpond.types.plan_nodes import Fact, PlanNode
 
@@ -51,9 +55,8 @@ class RowsPasser(Mapper):
         return mapped
 
 
-def derived_owner(stream: int) -> str:
-    """What the operator of a derived stream is called."""
-    return f"s{stream}"
+#: Numbers of the files that adopted back-fills give, behind those of any task.
+ADOPTED = 90_000
 
 
 class DerivedRows(Operator):
@@ -95,3 +98,48 @@ class DerivedRows(Operator):
     def history(self, past: Past) -> None:
         """See `Operator`: its rows are files that the stream takes in by itself."""
         make_past(self.stream, past)
+
+
+class DerivedAnswers(Operator):
+    """A stream that is made of the answers of a query: what these are in an epoch is its input in the next one."""
+
+    def __init__(self, catalog: Catalog, stream: StreamDefinition, standing: Standing) -> None:
+        self.catalog, self.stream, self.standing = catalog, stream, standing
+        self.owner, self.answers = derived_owner(stream.id), query_owner(standing.id)
+        self.first_epoch = standing.first_epoch
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[DerivedAnswers]:
+        """See `Operator`."""
+        running = {q.id: q for q in catalog.running()}
+        made = [(s, running.get(s.derived.query or 0)) for s in catalog.streams.values() if s.derived is not None]
+        return [cls(catalog, stream, standing) for stream, standing in made if standing is not None]
+
+    def users(self) -> Sequence[Standing]:
+        """See `Operator`."""
+        return (self.standing,)
+
+    def in_shard(self, shard: int, shards: int) -> bool:
+        """See `Operator`: wherever there are answers."""
+        return True
+
+    def merge(self, task: MergeTask, parts: Sequence[pa.Table]) -> Step:
+        """See `Operator`."""
+        mine = [c.table for c in task.answers if c.owner == self.answers]
+        rows = write_answers(task.pond, self.stream, task.manifest.epoch, task.shard, mine)
+        return Step(passed={str(self.stream.id): rows} if rows else {})
+
+    def adopt(self, pond: str, epoch: int, adoption: Adoption) -> int:
+        """See `Operator`: the answers of a back-fill are the stream's, too."""
+        made = 0
+        files = adoption.passed or adoption.results
+        for number, segment in enumerate(files if self.standing.id in adoption.queries else ()):
+            path = os.path.join(results_folder(pond), segment.path)
+            mine = [c.table for c in read_chunks([path], {self.answers})]
+            made += write_answers(pond, self.stream, epoch, ADOPTED + number, mine)
+        return made
+
+    def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
+        """See `Operator`."""
+        title = f"answers of query {self.standing.definition.name}, an epoch after it"
+        return PlanNode("derived", title, tuple(work_facts(facts, self.owner)))

@@ -5,9 +5,8 @@ What epoch N gives for a derived stream lies in files that its tasks wrote; `sou
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 
 import duckdb
 import numpy as np
@@ -15,8 +14,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Catalog, Standing
-from millpond.manifests.places import query_owner
-from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Published
 from millpond.operators.filters.filter_orders import Screens
@@ -26,12 +23,8 @@ from millpond.sources.intake_log import Item
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import bisect
-from millpond.tables import Chunk, read_chunks
 from millpond.types import Derivation, StreamDefinition, WindowQuery, columns_read
 from millpond.windows import first_end_after
-
-#: Numbers of the files that adopted back-fills give, behind those of any task.
-ADOPTED = 90_000
 
 
 def answered(standing: Standing, closed: int) -> int:
@@ -64,7 +57,7 @@ def followers(catalog: Catalog, stream: int) -> list[int]:
         found += [
             s.id
             for s in catalog.streams.values()
-            if s.derived is not None and s.derived.query is None and each in s.derived.sources
+            if s.derived is not None and s.goes_with_source and each in s.derived.sources
         ]
     return found
 
@@ -148,34 +141,8 @@ def write_passed(pond: str, stream: StreamDefinition, epoch: int, task: int, row
 # -- answers of a query ------------------------------------------------------------------------------------------------
 
 
-def pass_answers(
-    pond: str, catalog: Catalog, epoch: int, shard: int, results: Sequence[Chunk], failures: Failures
-) -> dict[str, int]:
-    """Write what a shard answered for the derived streams that are made of answers; the rows that each got."""
-    passed: dict[str, int] = {}
-    for stream in catalog.streams.values():
-        if stream.derived is not None and stream.derived.query is not None:
-            owner = query_owner(stream.derived.query)
-            mine = [c.table for c in results if c.owner == owner]
-            if rows := failures.attempt(owner, partial(_write_answers, pond, stream, epoch, shard, mine)):
-                passed[str(stream.id)] = rows
-    return passed
-
-
-def pass_adopted(
-    pond: str, catalog: Catalog, epoch: int, owners: Collection[str], paths: Sequence[str], failures: Failures
-) -> None:
-    """Write the answers of a back-fill that an epoch adopts, from its result files."""
-    for stream in catalog.streams.values():
-        if stream.derived is None or stream.derived.query is None:
-            continue
-        owner = query_owner(stream.derived.query)
-        for number, path in enumerate(paths if owner in owners else ()):
-            mine = [c.table for c in read_chunks([path], {owner})]
-            failures.attempt(owner, partial(_write_answers, pond, stream, epoch, ADOPTED + number, mine))
-
-
-def _write_answers(pond: str, stream: StreamDefinition, epoch: int, number: int, tables: Sequence[pa.Table]) -> int:
+def write_answers(pond: str, stream: StreamDefinition, epoch: int, number: int, tables: Sequence[pa.Table]) -> int:
+    """Write answers of a query for a stream that is made of them, as a file of that number; how many rows there are."""
     assert stream.derived is not None
     change = {"forward": lambda t: t, "retract": _taken_back}.get(stream.derived.revisions, _first_answers)
     kept = [change(t) for t in tables]

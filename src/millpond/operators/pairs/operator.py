@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import numpy as np
@@ -19,7 +19,7 @@ from millpond.manifests.owed import Owed, owed_together
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.announcing import announced
-from millpond.operators.contract import CompactTask, MergeTask, Past, Retold, Step
+from millpond.operators.contract import ONLY_RSTREAM, CompactTask, Mark, MergeTask, Past, Retold, Step
 from millpond.operators.pairs.advance import advance_pairs, all_pairs, moved, owed_pairs, pairs_final, pairs_needed
 from millpond.operators.pairs.pair_plans import pairs_plan
 from millpond.operators.pairs.pairs_progress import PairsProgress, Progress
@@ -54,6 +54,11 @@ class PairsOperator(RowReader[PairsProgress]):
     """A stream of pairs. It does not wait for progress: this says what is late, what is kept, and who is alone."""
 
     in_pieces = False
+    refuses: ClassVar[Mapping[str, str]] = {
+        **RowReader.refuses,
+        "every": ONLY_RSTREAM,
+        "early": "'early' is for answers that wait for the watermark; pairs go out at once",
+    }
     query_kind = PairsQuery
     progress_kind = PairsProgress
     loads = staticmethod(finding.load)
@@ -73,6 +78,25 @@ class PairsOperator(RowReader[PairsProgress]):
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
         """See `Operator`."""
         return pairs_plan(facts, query, standing) if isinstance(query, PairsQuery) else None
+
+    @classmethod
+    def known_until(cls, query: Any, bounds: Sequence[int]) -> int:
+        """See `Answering`."""
+        first, second = bounds
+        return marks_of(query, (first, second)).result
+
+    def marks(self, standing: Standing, known: QueryProgress) -> Sequence[Mark]:
+        """See `Answering`: individual and joint marks."""
+        sides = known.read(PairsProgress).own.sides
+        if len(sides) != 2:
+            return ()
+        by_name = {s.name: s for s in self.catalog.streams_of(standing)}
+        times = [f"{i.stream}.{by_name[i.stream].options.time}" for i in self.relation.inputs]
+        if times[0] == times[1]:
+            times = [f"{times[0]} (first)", f"{times[1]} (second)"]
+        marks = marks_of(self.relation, (sides[0], sides[1]))
+        found = [Mark("side", (time,), (side,)) for time, side in zip(times, marks.sides, strict=True)]
+        return [*found, *([] if marks.joint is None else [Mark("joint", tuple(times), tuple(marks.joint))])]
 
     def answered_until(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
         """See `Answering`: no result has a smaller largest event time any more."""
@@ -94,12 +118,12 @@ class PairsOperator(RowReader[PairsProgress]):
         other = min(awake) if awake else max(bound for bound, _ in states)
         found = []
         for spec, (own, idle) in zip(self.specs, states, strict=True):
-            by = self.catalog.streams[spec.stream].options.marks_by
+            by = self.catalog.streams[spec.stream].options.marked_by
             bound = announced(self.options, max(own, other) if idle else own)
             known = progress_of(self.catalog, spec, progress).groups
             groups = {g: announced(self.options, b) for g, b in known.items()}
             further = {g: b for g, b in groups.items() if b > bound}
-            found.append(Reached(bound, further, None if by is None else quote(by)))
+            found.append(Reached(bound, further, tuple(map(quote, by))))
         return found[0], found[1]
 
     def horizon(self, known: Progress, high: int) -> int:

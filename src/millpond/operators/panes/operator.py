@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
+from typing import Any, assert_never, cast
 
 import duckdb
 import numpy as np
@@ -24,28 +24,50 @@ from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, sett
 from millpond.operators.panes.measuring import decision_for
 from millpond.operators.panes.pane_plans import pane_facts
 from millpond.operators.panes.prefixes import fold_prefix
+from millpond.operators.panes.smoothing import check_slots, smoothed, wait
 from millpond.operators.panes.smoothing import due as flush_due
-from millpond.operators.panes.smoothing import smoothed, wait
 from millpond.operators.panes.state import PaneState, pane_chunk
 from millpond.operators.panes.state_plans import state_plan
+from millpond.operators.panes.window_texts import window_text
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.advance import Advanced, revise_for
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import open_pane, settled_pane
 from millpond.operators.windowed.operator import WindowOperator
-from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.past_windows import HistoryState, OneWindow
 from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
+from millpond.support.errors import Refusal
 from millpond.synopses import PanesSpec, Spec
-from millpond.synopses.pane_partials import merge_panes, panes_spec, partial_panes, windows_of, without_panes
+from millpond.synopses.last_window import bounded, start_of_last
+from millpond.synopses.pane_partials import (
+    merge_panes,
+    panes_spec,
+    partial_panes,
+    window_behind,
+    windows_of,
+    without_panes,
+)
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk, Segment
-from millpond.types import Query, StreamDefinition, TimeWindow, WindowedQuery, WindowQuery
+from millpond.types import (
+    CalendarWindow,
+    LandmarkWindow,
+    Query,
+    QueryOptions,
+    StreamDefinition,
+    TimeWindow,
+    Window,
+    WindowedQuery,
+    WindowQuery,
+)
+from millpond.types.durations import duration
 from millpond.types.plan_nodes import PlanNode
-from millpond.windows import begin_of, first_end_after, last_end_until
+from millpond.windows import CalendarPanes, KindPanes, Panes, begin_of, first_end_after, last_end_until
+from millpond.windows.landmark_windows import landmark_zero
 from millpond.windows.pane_layout import WHOLE
 
 
@@ -77,6 +99,7 @@ class PanesOperator(WindowOperator):
     """Windows over the pane partials of one synopsis."""
 
     spec_kind, query_kind, mapper_kind = PanesSpec, WindowQuery, PanesMapper
+    state_word = "panes"
     spec: PanesSpec
 
     @classmethod
@@ -85,7 +108,7 @@ class PanesOperator(WindowOperator):
         if not isinstance(query, WindowQuery):
             return None
         own = partial(pane_facts, facts, query, standing=standing is not None)
-        return window_plan("panes", facts, query, standing, own)
+        return window_plan("panes", facts, query, standing, own, cls.covered)
 
     def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
         """See `Operator`: with the forms that its state has."""
@@ -157,6 +180,13 @@ class PanesOperator(WindowOperator):
         raise TypeError("windows that end at instants are those of all partitions")
 
     @staticmethod
+    def window_at(query: Any, now: int, before: int) -> OneWindow | None:
+        """See `WindowKind`."""
+        start = start_of_last(query.window, now, before)
+        # Before the first landmark there is no window.
+        return None if start >= before else OneWindow(start, start, bounded(query, start, now, before))
+
+    @staticmethod
     def cheapest(pond: str, stream: StreamDefinition, query: Any, spec: Any, segments: Sequence[Segment]) -> Spec:
         """See `WindowKind`: without panes where windows are cheaper to make straight from rows."""
         window, plain = query.window, panes_spec(query, stream)
@@ -203,10 +233,56 @@ class PanesOperator(WindowOperator):
             definition.query, definition.options, known.read(self.progress_kind), clock
         )
 
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """See `Answering`."""
+        if options.empty == "report" and _grows(query.window):
+            raise Refusal(
+                "a window that grows reports every window since a group's first row by itself: leave empty='report'"
+                " out",
+                "empty",
+            )
+        if options.flush != "at once":
+            check_slots(query, options, streams)
+
+    @classmethod
+    def reads_since(cls, query: Any, start: int) -> int | None:
+        """See `Answering`."""
+        window = query.window
+        return max(NEVER, start - window.range) if isinstance(window, TimeWindow) else None
+
+    @classmethod
+    def next_end(cls, query: Any, closed: int) -> int:
+        """See `Answering`."""
+        window = query.window
+        if window.landmarks and not window.range:  # no window ends up to the first landmark
+            closed = max(closed, min(landmark_zero(mark) for mark in window.landmarks))
+        return first_end_after(window, closed)
+
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """See `Answering`."""
         window, delay = query_of(standing).window, standing.definition.options.delay
         return last_end_until(window, bound - delay) > before - delay
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        query = query_of(standing)
+        behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
+        return " and ".join(window_text(window) for window in behind or (query.window,))
+
+    def pane_text(self) -> str:
+        """See `WindowOperator`."""
+        panes = self.spec.panes
+        match panes:
+            case Panes():
+                return duration(panes.width)
+            case CalendarPanes():
+                return str(panes.span)
+            case KindPanes():
+                return panes.kind.split("@")[0]
+            case _:
+                assert_never(panes)
 
     def low_of(self, standing: Standing, answered: int) -> int:
         """See `WindowOperator`: a pane."""
@@ -252,3 +328,7 @@ class PanesOperator(WindowOperator):
             partials = [without_cut(db, spec, t) for t in partials]
         forms = settled(db, spec, partials, tuples, eager)
         return [pane_chunk(self.owner, spec, max(c.epoch for c in chunks), t) for t in forms.tables]
+
+
+def _grows(window: Window) -> bool:
+    return isinstance(window, LandmarkWindow) or (isinstance(window, CalendarWindow) and window.grows)

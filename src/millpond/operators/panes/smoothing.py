@@ -28,10 +28,11 @@ from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Evaluation, below
 from millpond.operators.windowed.window_progress import Held, Windowed, WindowProgress
 from millpond.progress import FOREVER, NEVER
+from millpond.support.errors import Refusal
 from millpond.synopses import PanesSpec, query_table
 from millpond.synopses.finish import identity
 from millpond.tables.shard_cache import Kept, ShardCache
-from millpond.types import QueryOptions, StandingQuery, WindowedQuery, WindowQuery
+from millpond.types import QueryOptions, StandingQuery, StreamDefinition, WindowedQuery, WindowQuery
 from millpond.windows import have_ended, last_end_until
 from millpond.windows.candidates import Ints
 
@@ -83,6 +84,20 @@ def plan(
         if place < SLOTS:
             left.append(replace(each, place=place))
     return tuple(left), portions
+
+
+def check_slots(query: WindowQuery, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+    """Raises: Refusal for a window whose answers cannot go out one by one."""
+    whole = query.distinct or query.limit is not None or bool(query.offset)
+    marks = any(s.options.marks_by is not None for s in streams)
+    reasons = {
+        "spreads groups, and there is no GROUP BY": not query.keys,
+        "does not go with LIMIT or DISTINCT, which need all groups of a window at once": whole,
+        "does not go with the bounds of groups that marks_by gives": marks,
+    }
+    for reason, holds in reasons.items():
+        if holds:
+            raise Refusal(f"flush='{options.flush}' {reason}", "flush")
 
 
 def due(query: StandingQuery, options: QueryOptions, progress: Windowed, clock: int) -> bool:

@@ -21,7 +21,7 @@ from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.manifests.task_reports import Scanned
 from millpond.operators.announcing import announced
-from millpond.operators.contract import CompactTask, MergeTask, Past, Retold, Step
+from millpond.operators.contract import ONLY_RSTREAM, CompactTask, MergeTask, Past, Retold, Step
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relation.advance import Advancing, known_of
 from millpond.operators.relation.early import Speculation, early_chunk, shown_early
@@ -54,6 +54,7 @@ from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Known, Run, all_rows, answers, kept, sight_of, snapshot, spare_of
 from millpond.relations.sums import total
+from millpond.support.errors import Refusal
 from millpond.synopses import connection
 from millpond.synopses.partners import finding
 from millpond.tables import Chunk
@@ -92,6 +93,19 @@ class RelationOperator(RowReader[RelationProgress]):
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
         """See `Operator`."""
         return relation_plan(facts, query, standing) if isinstance(query, RelationQuery) else None
+
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """See `Answering`."""
+        repeated = query.operator == "rstream"
+        if repeated and options.every is None:
+            raise Refusal(
+                "RSTREAM reports the whole relation again and again: say how often",
+                words=("RSTREAM",),
+                expected="CREATE QUERY … WITH (every='1 s') AS SELECT RSTREAM(…)",
+            )
+        if not repeated and options.every is not None:
+            raise Refusal(ONLY_RSTREAM, "every")
 
     def answered_until(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
         """See `Answering`."""

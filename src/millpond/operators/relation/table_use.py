@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import assert_never
 
 import pyarrow as pa
 
@@ -20,15 +19,9 @@ from millpond.relations import TablesInTime
 from millpond.sources.table_sources.versions import table_version
 from millpond.support.errors import SourceError
 from millpond.types import (
-    PairsQuery,
     Relational,
-    RelationQuery,
-    RowWindowQuery,
-    SessionQuery,
-    StandingQuery,
     TableDefinition,
     TableStretch,
-    WindowQuery,
 )
 
 
@@ -110,23 +103,12 @@ def version_at(progress: QueryProgress, instant: int) -> Mapping[str, int]:
     return next((s.versions for s in reversed(progress.tables) if s.since <= instant), progress.tables[0].versions)
 
 
-def table_names(query: StandingQuery) -> list[str]:
-    """The names of the tables that a standing query reads."""
-    match query:
-        case RelationQuery() | PairsQuery():
-            return [t.name for t in query.tables]
-        case WindowQuery() | RowWindowQuery() | SessionQuery():
-            return [] if query.lookup is None else [t.name for t in query.lookup.tables]
-        case _:
-            assert_never(query)
-
-
 def tables_read(catalog: Catalog) -> list[TableDefinition]:
     """The tables that standing queries read."""
     if not catalog.tables:
         return []
-    names = {name for q in catalog.queries.values() for name in table_names(q.definition.query)}
+    names = {name for q in catalog.queries.values() for name in q.definition.query.table_names}
     return [t for _, t in sorted(catalog.tables.items()) if t.name in names]
 
 
-__all__ = ["TableUse", "table_names", "tables_read", "trimmed", "version_at"]
+__all__ = ["TableUse", "tables_read", "trimmed", "version_at"]

@@ -7,7 +7,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 import duckdb
 import numpy as np
@@ -25,12 +25,13 @@ from millpond.operators.contract import Answering, MergeTask, Step
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import high_of, least_bound
 from millpond.operators.relational.probing import Probed, probed_streams
+from millpond.operators.relational.relational_plans import input_text
 from millpond.operators.relational.relational_progress import R, Reading
 from millpond.operators.relational.visibility import revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Rows, Run, net_changes
+from millpond.relations import Rows, Run, net_changes, spare_of
 from millpond.support.errors import SourceError
 from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
@@ -103,6 +104,11 @@ class RowReader(Answering, Generic[R]):
     """
 
     in_pieces = True
+    refuses: ClassVar[Mapping[str, str]] = {
+        "empty": "empty='report' is for windows with SLIDE; a relation is defined at every instant",
+        "state": "state='{value}' is for windows of time with a SLIDE",
+        "flush": "flush='{value}' is for windows that end at instants",
+    }
     progress_kind: type[R]
 
     @property
@@ -192,6 +198,22 @@ class RowReader(Answering, Generic[R]):
         """
 
     # -- what they share
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        inputs = zip(standing.inputs, standing.relational.inputs, strict=True)
+        return " and ".join(input_text(item) for each, item in inputs if each == owner)
+
+    @classmethod
+    def revise_for(cls, query: Any, options: QueryOptions) -> int:
+        """See `Answering`."""
+        return spare_of(query, options)
+
+    @classmethod
+    def lasting(cls, known: int) -> str:
+        """See `Answering`."""
+        return "the rows that a longer 'revise_for' would need are gone; of a relation it can only become shorter"
 
     def users(self) -> Sequence[Standing]:
         """See `Operator`."""

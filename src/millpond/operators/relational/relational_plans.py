@@ -87,3 +87,22 @@ def _late(facts: PlanFacts, query: RelationalQuery, standing: Standing) -> Fact:
     late = ", ".join(dict.fromkeys(late_of(facts.catalog, spec) for spec in stores))
     spare = duration(spare_of(query, standing.definition.options))
     return Fact("late rows", late + (f", for {spare} behind the watermark" if "revise" in late else ""))
+
+
+def input_text(item: RelationInput) -> str:
+    """The window of an input as in SQL."""
+    window = item.window
+    match window:
+        case LatestRowsWindow():
+            by = f"PARTITION BY {', '.join(window.partition)} " if window.partition else ""
+            return f"[{by}ROWS {window.rows}]"
+        case TumblingWindow():
+            return f"[RANGE TUMBLING {duration(window.range)}]"
+        case RangeWindow():
+            if open_range := open_text(window.range):
+                return f"[RANGE {open_range} OPEN]"
+            return f"[RANGE {duration(window.range)}]" if window.range else "[NOW]"
+        case UnboundedWindow():
+            return "[RANGE UNBOUNDED]"
+        case _:
+            assert_never(window)

@@ -12,12 +12,12 @@ from dataclasses import replace
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from millpond.manifests.owed import Owed, owed_together
 from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Shown, State, difference
+from millpond.operators.windowed.group_bounds import Edges, edges_of
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import RowsSpec, finish_windows, merge_partials
@@ -28,21 +28,23 @@ from millpond.types import RowWindowQuery
 def advance(
     db: duckdb.DuckDBPyConnection, spec: RowsSpec, state: State, closing: Closing[RowWindowQuery]
 ) -> Advanced[WindowProgress]:
-    """Close windows, and revise closed ones that late rows of the delta change."""
+    """Close windows, and revise closed ones that late rows of the delta change; groups have edges of their own."""
     changed, fresh = None, None
-    query, closed, delta = closing.query, closing.before.closed, state.delta
-    if closing.late == "revise" and closed > NEVER and delta.num_rows:
-        behind = delta.filter(pc.less(delta["pane"], closed))
-        low = max(earliest_time(behind), closing.before.start) if behind.num_rows else closed
+    query, delta = closing.query, state.delta
+    before, after = edges_of(closing.before.closed, closing.until, closing.groups, closing.before.own.groups, int)
+    closed, furthest = before.common, before.most
+    if closing.late == "revise" and furthest > NEVER and delta.num_rows:
+        behind = delta.filter(pa.array(delta["pane"].to_numpy() < before.of(delta)))
+        low = max(earliest_time(behind), closing.before.start) if behind.num_rows else furthest
         if closing.owes:
             low = max(low, covered_from(closing))
-        if low < closed:
+        if low < furthest:
             old, new = touched(db, spec, behind, state.before(low), state.after(low))
-            was, now = (row_answers(db, spec, query, rows, low, closed) for rows in (old, new))
-            changed = difference(db, query, was, now, closing.given(low, closed), closing.options.pairs)
-    if closing.until > closed:
-        fresh = row_answers(db, spec, query, state.after(closed), closed, closing.until)
-    return advanced(replace(closing, groups=None), [changed], [fresh], None, owed=owed(delta, closing))
+            was, now = (row_answers(db, spec, query, rows, Edges(low), before) for rows in (old, new))
+            changed = difference(db, query, was, now, closing.given(low, furthest), closing.options.pairs)
+    if after != before:
+        fresh = row_answers(db, spec, query, state.after(closed), before, after)
+    return advanced(closing, [changed], [fresh], None, owed=owed(delta, closing))
 
 
 def covered_from(closing: Closing[RowWindowQuery]) -> int:
@@ -75,12 +77,17 @@ def catch_up(
 
 
 def row_answers(
-    db: duckdb.DuckDBPyConnection, spec: RowsSpec, query: RowWindowQuery, rows: pa.Table, since: int, before: int
+    db: duckdb.DuckDBPyConnection, spec: RowsSpec, query: RowWindowQuery, rows: pa.Table, since: Edges, before: Edges
 ) -> pa.Table | None:
-    """The answers of the windows that end at since <= t < before."""
-    folded = fold_row_windows(db, spec, query, rows, since, before)
+    """The answers of the windows that end at since <= t < before; since: its `common` is the least of its edges."""
+    if before.most <= since.common:
+        return None
+    folded = fold_row_windows(db, spec, query, rows, since.common, before.most)
     if folded is None:
         return None
+    if since.further or before.further:
+        ends = folded["end"].to_numpy()
+        folded = folded.filter(pa.array((ends >= since.of(folded)) & (ends < before.of(folded))))
     answers = finish_windows(db, query, spec.time, folded)
     return answers if answers.num_rows else None
 
@@ -96,4 +103,4 @@ def open_answers(
     """What the windows that are open would answer now: those whose last row has come."""
     if high <= NEVER or high < progress.closed:
         return None
-    return row_answers(db, spec, query, state.after(progress.closed), progress.closed, high + 1)
+    return row_answers(db, spec, query, state.after(progress.closed), Edges(progress.closed), Edges(high + 1))

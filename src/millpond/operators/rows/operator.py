@@ -22,16 +22,17 @@ from millpond.operators.rows.state import RowState, row_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import WindowOperator
-from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.operator import OF_ROWS, WindowOperator, check_marks
+from millpond.operators.windowed.past_windows import EachWindow, HistoryState, OneWindow
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import finish_windows, merge_partials
+from millpond.synopses.last_window import bounded, start_of_last
 from millpond.synopses.row_answers import last_row_windows
 from millpond.synopses.row_partials import RowsSpec, fold, on_time, partial_rows, together
 from millpond.tables import Chunk
-from millpond.types import Query, RowWindowQuery
+from millpond.types import CountWindow, Query, QueryOptions, RowWindowQuery, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
 
 
@@ -54,6 +55,7 @@ class RowsOperator(WindowOperator):
     """Windows that end with rows, over the rows of one synopsis."""
 
     spec_kind, query_kind, mapper_kind = RowsSpec, RowWindowQuery, RowsMapper
+    refuses, state_word = OF_ROWS, "row window"
     ends_open = 1
     spec: RowsSpec
 
@@ -62,7 +64,7 @@ class RowsOperator(WindowOperator):
         """See `Operator`."""
         if not isinstance(query, RowWindowQuery):
             return None
-        return window_plan("rows", facts, query, standing, partial(row_window_facts, query))
+        return window_plan("rows", facts, query, standing, partial(row_window_facts, query), cls.covered)
 
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[RowState, list[Chunk], pa.Table, int]:
         """See `WindowOperator`. Rows that are late for every window do not count."""
@@ -110,6 +112,14 @@ class RowsOperator(WindowOperator):
         return None if folded is None else finish_windows(db, query, spec.time, folded)
 
     @staticmethod
+    def window_at(query: Any, now: int, before: int) -> OneWindow | EachWindow | None:
+        """See `WindowKind`: a window that ends with a row is open at its start."""
+        if isinstance(query.window, CountWindow):
+            return EachWindow(last=True)
+        start = start_of_last(query.window, now, before)
+        return None if start >= before else OneWindow(start, start + 1, bounded(query, start, now, before))
+
+    @staticmethod
     def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:
         """See `WindowKind`."""
         return row_chunk(owner, epoch, rows)
@@ -126,6 +136,16 @@ class RowsOperator(WindowOperator):
         """See `WindowOperator`: there may be a row to end a window with."""
         return known.closed <= high
 
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """See `Answering`."""
+        check_marks(query, streams, "windows that end with rows")
+
+    @classmethod
+    def lasting(cls, known: int) -> str:
+        """See `Answering`."""
+        return f"'revise_for' of a window that ends with rows can only become shorter than {known} µs"
+
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """See `Answering`: the bound must pass a row."""
         return before <= high
@@ -133,6 +153,19 @@ class RowsOperator(WindowOperator):
     def open_end(self, known: QueryProgress) -> int:
         """See `WindowOperator`: progress must be beyond the end of a window, since equal times may still come."""
         return 0 if known.closed >= FOREVER else 1
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        query = standing.windowed
+        assert isinstance(query, RowWindowQuery)
+        window = query.window
+        extent = f"ROWS {window.rows}" if isinstance(window, CountWindow) else "RANGE"
+        return f"[{extent} SLIDE {window.slide}]"
+
+    def pane_text(self) -> str:
+        """See `WindowOperator`."""
+        return "rows"
 
     def low_of(self, standing: Standing, answered: int) -> int:
         """See `WindowOperator`: an instant; rows know what windows that end from it on need."""

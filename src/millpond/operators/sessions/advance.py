@@ -4,6 +4,10 @@ A session is over when progress is beyond its end: a row at the very end would s
 make them longer, or, where they have a maximal length, cut them elsewhere: the sessions of their partitions that end
 from the earliest one on are found without and with them, and what differs is reported. A session is told by its start
 and its end, so one that has become longer ceases, and another one is there.
+
+A row that comes later than state reaches back may join a session that state has with one that it has not. Of the run
+that it is in nothing is told from state any more, it is owed: a job makes it from the archive, again and again as long
+as it changes (`engine.jobs.mending`). So every session is told from one side.
 """
 
 from __future__ import annotations
@@ -12,16 +16,18 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import duckdb
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.operators.windowed.advance import Advanced, advanced
+from millpond.manifests.owed import Owed, owed_of, owed_together
+from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Shown, State, difference
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import SessionsSpec, finish_windows
-from millpond.synopses.session_partials import CUT, between, stack, touched
+from millpond.synopses.session_partials import CUT, between, stack, torn_ends, touched
 from millpond.types import SessionQuery
 
 
@@ -29,19 +35,38 @@ def advance(
     db: duckdb.DuckDBPyConnection, spec: SessionsSpec, state: State, closing: Closing[SessionQuery]
 ) -> Advanced[WindowProgress]:
     """Report sessions that are over, and revise those before that late rows of the delta change."""
-    changed, fresh = None, None
+    changed, fresh, torn = None, None, [np.empty(0, np.int64)]
     query, closed, delta = closing.query, closing.before.closed, state.delta
     if closing.late == "revise" and closed > NEVER and delta.num_rows:
         late = delta.filter(pc.less(delta["pane"], closed))
         low = max(int(pc.min(late["pane"]).as_py()), closing.before.start) if late.num_rows else closed
+        if closing.owes:
+            low = max(low, covered_from(closing))
         if low < closed:
             rows = (state.before(low), state.after(low))
             old, new = (t.filter(pa.array(touched(db, spec, late, t))) for t in rows)
             was, now = (session_answers(db, spec, query, each, low, closed) for each in (old, new))
+            torn += [torn_ends(db, spec, each, low, closed) for each in (old, new)]
             changed = difference(db, query, was, now, closing.given(NEVER, closed), closing.options.pairs)
     if closing.until > closed:
         fresh = session_answers(db, spec, query, state.after(closed), closed, closing.until)
-    return advanced(replace(closing, groups=None), [changed], [fresh], None)
+        torn.append(torn_ends(db, spec, state.after(closed), closed, closing.until))
+    ends = np.concatenate(torn)
+    behind = [*owed(delta, closing), *owed_of(ends, ends + 1, closing.epoch)] if closing.owes else []
+    return advanced(replace(closing, groups=None), [changed], [fresh], None, owed=behind)
+
+
+def covered_from(closing: Closing[SessionQuery]) -> int:
+    """The instant from which on state covers the sessions that end there."""
+    return min(closing.before.closed, horizon_of(closing.query, closing.options, closing.before, closing.known))
+
+
+def owed(rows: pa.Table, closing: Closing[SessionQuery]) -> tuple[Owed, ...]:
+    """What an epoch owes for its rows: the sessions behind what state covers that they may be in, join or cut."""
+    if not closing.owes or closing.before.closed <= NEVER or not rows.num_rows:
+        return ()
+    low = max(int(pc.min(rows["pane"]).as_py()), closing.before.start)
+    return owed_together([Owed(low, covered_from(closing), closing.epoch, closing.epoch)])
 
 
 def catch_up(

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import duckdb
 import pyarrow as pa
@@ -12,21 +13,23 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
+from millpond.manifests.owed import owed_together
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers
-from millpond.operators.sessions.session_plans import session_facts
+from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers, owed
+from millpond.operators.sessions.session_plans import session_facts, session_text
 from millpond.operators.sessions.state import WHOLE, SessionState, living, session_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import WindowOperator
-from millpond.operators.windowed.past_windows import HistoryState
+from millpond.operators.windowed.operator import OF_ROWS, WindowOperator, check_marks
+from millpond.operators.windowed.past_windows import EachWindow, HistoryState
 from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER
+from millpond.support.errors import Refusal
 from millpond.synopses.session_partials import (
     SessionsSpec,
     floor_of,
@@ -38,7 +41,7 @@ from millpond.synopses.session_partials import (
     together,
 )
 from millpond.tables import Chunk, Segment
-from millpond.types import Query, SessionQuery
+from millpond.types import Query, QueryOptions, SessionQuery, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
 
 
@@ -67,6 +70,12 @@ class SessionsOperator(WindowOperator):
     """Sessions over the rows of one synopsis."""
 
     spec_kind, query_kind, mapper_kind = SessionsSpec, SessionQuery, SessionsMapper
+    ends_open = 1
+    state_word = "sessions"
+    refuses: ClassVar[Mapping[str, str]] = {
+        **OF_ROWS,
+        "empty": "empty='report' is for windows that end at instants; sessions are made of rows",
+    }
     spec: SessionsSpec
 
     @classmethod
@@ -74,7 +83,7 @@ class SessionsOperator(WindowOperator):
         """See `Operator`."""
         if not isinstance(query, SessionQuery):
             return None
-        return window_plan("sessions", facts, query, standing, partial(session_facts, query))
+        return window_plan("sessions", facts, query, standing, partial(session_facts, query), cls.covered)
 
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[SessionState, list[Chunk], pa.Table, int]:
         """See `WindowOperator`."""
@@ -97,11 +106,8 @@ class SessionsOperator(WindowOperator):
         return advance(db, self.spec, state, closing)
 
     def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
-        """See `WindowOperator`: a row that state does not cover is left out, and counted.
-
-        It could join a session that state has with one that it has not.
-        """
-        return closing.before
+        """See `WindowOperator`."""
+        return replace(closing.before, owed=owed_together([*closing.before.owed, *owed(rows, closing)]))
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
@@ -124,6 +130,11 @@ class SessionsOperator(WindowOperator):
         raise TypeError("sessions end with no certain row")
 
     @staticmethod
+    def window_at(query: Any, now: int, before: int) -> EachWindow:
+        """See `WindowKind`: the sessions that a row at NOW would be in."""
+        return EachWindow(since=now)
+
+    @staticmethod
     def chunk_of(owner: str, spec: Any, epoch: int, rows: pa.Table) -> Chunk:
         """See `WindowKind`."""
         return session_chunk(owner, epoch, rows)
@@ -140,6 +151,22 @@ class SessionsOperator(WindowOperator):
         """See `WindowOperator`: a session may end up to the gap of its last row after that."""
         return True
 
+    @classmethod
+    def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
+        """See `Answering`."""
+        if query.reduced:
+            raise Refusal(
+                "REDUCE leaves rows out, and sessions end where there are none: fewer rows would make other sessions",
+                words=("REDUCE",),
+                expected="the query without REDUCE",
+            )
+        check_marks(query, streams, "sessions")
+
+    @classmethod
+    def lasting(cls, known: int) -> str:
+        """See `Answering`."""
+        return f"'revise_for' of a session can only become shorter than {known} µs"
+
     def uses(self, standing: Standing, known: QueryProgress | None, before: int, bound: int, high: int) -> bool:
         """See `Answering`."""
         return True
@@ -147,6 +174,17 @@ class SessionsOperator(WindowOperator):
     def open_end(self, known: QueryProgress) -> int:
         """See `WindowOperator`: progress must be beyond the end of a session, since a row may come at it."""
         return 0 if known.closed >= FOREVER else 1
+
+    @classmethod
+    def view(cls, standing: Standing, owner: str) -> str:
+        """See `Answering`."""
+        query = standing.windowed
+        assert isinstance(query, SessionQuery)
+        return session_text(query.window)
+
+    def pane_text(self) -> str:
+        """See `WindowOperator`."""
+        return "sessions"
 
     def low_of(self, standing: Standing, answered: int) -> int:
         """See `WindowOperator`: an instant from which on sessions end."""

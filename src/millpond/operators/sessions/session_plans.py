@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from millpond.operators.windowed.window_plans import filter_and_keys
 from millpond.synopses.session_partials import SessionsSpec
-from millpond.types import SessionQuery
+from millpond.types import SessionQuery, SessionWindow
 from millpond.types.durations import duration
 from millpond.types.plan_nodes import Fact
 
@@ -24,3 +24,11 @@ def session_facts(query: SessionQuery, spec: SessionsSpec) -> list[Fact]:
         Fact("kept", f"{what}, {until}"),
         Fact("shards", f"by {keys}" if keys else "one has all rows, since they make sessions together"),
     ]
+
+
+def session_text(window: SessionWindow) -> str:
+    """A window of sessions as in SQL."""
+    by = ", ".join(str(k.expression) for k in window.partition)
+    gap = f"({window.spans})" if window.spans is not None else duration(window.gap)
+    most = "" if window.longest is None else f" MAX {duration(window.longest)}"
+    return f"[{f'PARTITION BY {by} ' if by else ''}SESSION {gap}{most}]"

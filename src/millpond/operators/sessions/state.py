@@ -30,6 +30,7 @@ from millpond.synopses.session_partials import (
     parted,
     stack,
     step,
+    torn_in,
     touched,
 )
 from millpond.tables import Chunk, Segment, read_chunks
@@ -136,7 +137,9 @@ class SessionState(StoredState[SessionsSpec]):
             return kept
         tail, over, first = kept.tail, kept.over, pc.min(rows["pane"]).as_py()
         if not self.spec.drops and first < kept.low:
-            if over is None or first < kept.deep_low:
+            # What a torn row may meet behind what is kept makes no difference.
+            whole = rows["pane"].to_numpy()[torn_in(rows) == 0]
+            if over is None or whole.min(initial=FOREVER) < kept.deep_low:
                 return None
             late = touched(self.db, self.spec, rows.filter(pc.less(rows["pane"], kept.low)), over)
             tail, over = stack([over.filter(pa.array(late)), tail]), over.filter(pa.array(~late))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -16,7 +16,18 @@ from millpond.archive.dead_letters import failed_letters
 from millpond.catalog import Catalog, Standing, Store
 from millpond.catalog.unions import entering, late_of, progress_of
 from millpond.manifests.task_reports import Frequent, Operated
-from millpond.operators.contract import CompactTask, Mapped, Mapper, MapTask, MergeTask, Operator, Piece, Step, Taken
+from millpond.operators.contract import (
+    CompactTask,
+    Kept,
+    Mapped,
+    Mapper,
+    MapTask,
+    MergeTask,
+    Operator,
+    Piece,
+    Step,
+    Taken,
+)
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
 from millpond.operators.relational.placing import placed
@@ -29,7 +40,7 @@ from millpond.tables import Chunk
 from millpond.tables.chunks import pack
 from millpond.types import HOLDS, Expression, StreamDefinition
 from millpond.types.plan_nodes import Fact, PlanNode
-from millpond.types.relation_queries import are_together
+from millpond.types.relation_queries import EVERYWHERE, are_together
 
 
 class StoreMapper(Mapper):
@@ -154,6 +165,17 @@ class StoreOperator(Operator):
         asking = Asking(task.manifest, owner, rows, task.whole)
         left = rows.filter(pa.array(asking.needed_by(self.readers, task.failures)))
         return [row_chunk(owner, max(c.epoch for c in chunks), left)] if left.num_rows else []
+
+    def kept(self, split: Mapping[str, str]) -> Kept:
+        """See `Operator`."""
+        spec, streams = self.store.spec, tuple(self.catalog.streams[n].name for n in self.store.spec.streams)
+        return Kept("rows", streams, "rows", spec.where, self._placing(split), len(spec.columns), "rows")
+
+    def _placing(self, split: Mapping[str, str]) -> str:
+        """By what its rows are spread over the shards, and which keys are split."""
+        spread = f"spread by {self.store.spread}" if self.store.spread else ""
+        spread = "in every shard" if self.store.spread == EVERYWHERE else spread
+        return spread + (f", split: {', '.join(sorted(split.values()))}" if split else "")
 
     def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
         """See `Operator`."""

@@ -6,7 +6,7 @@ these groups earlier. `Edges` says for the pane rows of a query up to where thei
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.progress import NEVER
+from millpond.support.sql import group_text
 from millpond.synopses import connection, query_table
 from millpond.synopses.partials.dispatch import Spec
 from millpond.types import StreamDefinition, WindowedQuery
@@ -22,9 +23,9 @@ from millpond.windows.candidates import Ints
 
 @dataclass(frozen=True)
 class GroupBounds:
-    """Bounds of groups, microseconds: `further` by the text of the value in column `column` of pane rows."""
+    """Bounds of groups, microseconds: `further` by the text of the values in `columns` of pane rows."""
 
-    column: str
+    columns: tuple[str, ...]
     further: Mapping[str, int] = field(default_factory=dict)
 
 
@@ -33,35 +34,36 @@ def group_bounds(
 ) -> GroupBounds | None:
     """What a stream's bounds of groups are to a query; None when it cannot use them.
 
-    It must group by the very column; and LIMIT and DISTINCT need all groups of a window at once.
+    It must group by the very columns, windows that end with rows must be made within them; and LIMIT and DISTINCT need
+    all groups of a window at once.
     """
-    if stream.options.marks_by is None or not spec.spread:
+    by = stream.options.marked_by
+    if not by or not spec.spread or not query.keys:
         return None
-    keys = zip(spec.key_names, spec.keys, strict=True)
-    found = next((name for name, key in keys if key.column == stream.options.marks_by), None)
-    return GroupBounds(found, groups) if found is not None and query.keys else None
+    named = {key.column: name for name, key in zip(spec.key_names, spec.keys, strict=True) if name in spec.spread}
+    return GroupBounds(tuple(named[c] for c in by), groups) if named.keys() >= set(by) else None
 
 
-def texts_of(rows: pa.Table, column: str) -> pa.ChunkedArray:
-    """A key column as text, as bounds name their groups."""
-    if pa.types.is_string(rows[column].type):
-        return rows[column]
-    return query_table(connection(), f"SELECT CAST({column} AS VARCHAR) AS g FROM rows", rows=rows)["g"]
+def texts_of(rows: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:
+    """Key columns as text, as bounds name their groups."""
+    if len(columns) == 1 and pa.types.is_string(rows[columns[0]].type):
+        return rows[columns[0]]
+    return query_table(connection(), f"SELECT {group_text(columns)} AS g FROM rows", rows=rows)["g"]
 
 
 @dataclass(frozen=True)
 class Edges:
     """Up to where windows are closed: `common`, and `further` for some groups, as pane numbers.
 
-    column: the column of pane rows that tells the groups apart; None: there is nothing but `common`.
+    columns: of pane rows, which tell the groups apart; none: there is nothing but `common`.
 
-    >>> edges = Edges(5, "k0", {"a": 9})
+    >>> edges = Edges(5, ("k0",), {"a": 9})
     >>> edges.of(pa.table({"k0": ["a", "b", None]})).tolist(), edges.most
     ([9, 5, 5], 9)
     """
 
     common: int
-    column: str | None = None
+    columns: tuple[str, ...] = ()
     further: Mapping[str, int] = field(default_factory=dict)
 
     @property
@@ -72,10 +74,10 @@ class Edges:
     def of(self, rows: pa.Table) -> Ints:
         """The edge of each pane row."""
         edges = np.full(rows.num_rows, self.common, np.int64)
-        if self.column is None or not self.further or not rows.num_rows:
+        if not self.columns or not self.further or not rows.num_rows:
             return edges
         names = sorted(self.further)
-        texts = texts_of(rows, self.column)
+        texts = texts_of(rows, self.columns)
         place = pc.fill_null(pc.index_in(texts, pa.array(names, texts.type)), -1).to_numpy()
         own = np.array([self.further[n] for n in names], np.int64)
         return np.where(place >= 0, own[np.maximum(place, 0)], edges)
@@ -98,7 +100,7 @@ def edges_of(
         return Edges(pane(closed)), Edges(pane(max(closed, bound)))
     before = {g: pane(b) for g, b in known.items() if b > closed}
     after = {g: pane(b) for g, b in closed_groups(max(closed, bound), bounds, known).items()}
-    return Edges(pane(closed), bounds.column, before), Edges(pane(max(closed, bound)), bounds.column, after)
+    return Edges(pane(closed), bounds.columns, before), Edges(pane(max(closed, bound)), bounds.columns, after)
 
 
 def closed_groups(bound: int, bounds: GroupBounds | None, known: Mapping[str, int]) -> dict[str, int]:

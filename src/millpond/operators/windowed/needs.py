@@ -18,7 +18,7 @@ from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.operators.windowed.advance import horizon_of, revise_for
 from millpond.operators.windowed.evaluation import end_pane
-from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
+from millpond.operators.windowed.window_progress import WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.synopses.pane_partials import PanesSpec
 from millpond.types import (
@@ -106,13 +106,19 @@ def needed_by(query: WindowedQuery, bound: int) -> int:
     return bound if not isinstance(query, WindowQuery) else reach(query.window, bound, 2)
 
 
-def complete_since(standing: Standing, synopsis: Synopsis, stream: StreamDefinition, known: Windowed, high: int) -> int:
-    """The event time from which a synopsis certainly holds every row, by what one of its users needs."""
+def complete_since(
+    standing: Standing, synopsis: Synopsis, stream: StreamDefinition, known: QueryProgress, covered: int, high: int
+) -> int:
+    """The event time from which a synopsis certainly holds every row, by what one of its users needs.
+
+    Arguments:
+        known: the user's progress. covered: as of its operator.
+    """
     kept = keep_since(synopsis, standing, stream, known.closed, high)
     window = standing.windowed.window
     start = max(known.start, known.floor)
     start = landmark_for(window, start) if isinstance(window, LandmarkWindow) else start
-    return max(kept, start, known.own.covered)
+    return max(kept, start, covered)
 
 
 def summary_since(synopsis: Synopsis, bound: int, high: int) -> int:

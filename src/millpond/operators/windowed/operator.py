@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Protocol, Self
+from typing import Any, ClassVar, Final, Protocol, Self
 
 import duckdb
 import numpy as np
@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.design.exactness import LeftOut, with_exactness
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.adoptions import Adoption
@@ -25,11 +26,23 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
 from millpond.operators.announcing import announced
-from millpond.operators.contract import Answering, CompactTask, Mapper, MapTask, MergeTask, Past, Retold, Step
+from millpond.operators.contract import (
+    ONLY_RSTREAM,
+    Answering,
+    CompactTask,
+    Kept,
+    Mapper,
+    MapTask,
+    MergeTask,
+    Past,
+    Retold,
+    Step,
+)
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
-from millpond.operators.windowed.advance import Advanced, horizon_of
+from millpond.operators.windowed.advance import Advanced, horizon_of, revise_for, without_replaced
 from millpond.operators.windowed.closing import Closing
+from millpond.operators.windowed.coverage import with_coverage, without_missed
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
 from millpond.operators.windowed.evaluation import Shown
 from millpond.operators.windowed.group_bounds import group_bounds
@@ -41,11 +54,31 @@ from millpond.operators.windowed.past_windows import WindowKind, answer_past, re
 from millpond.operators.windowed.reported import differing
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.support.errors import Refusal
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
 from millpond.tables import Chunk, read_chunks
-from millpond.types import StreamDefinition, WindowedQuery
+from millpond.types import QueryDefinition, QueryOptions, StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import PlanNode
+
+#: Of windows that are no intervals between instants.
+OF_ROWS: Final = {
+    "every": ONLY_RSTREAM,
+    "empty": "empty='report' is for windows that end at instants; one that ends with a row holds it",
+    "state": "state='{value}' is for windows of time with a SLIDE",
+    "flush": "flush='{value}' is for windows that end at instants",
+}
+
+
+def check_marks(query: WindowedQuery, streams: Sequence[StreamDefinition], kind: str) -> None:
+    """Raises: Refusal where windows cannot be over a stream whose groups have bounds of their own, which drops rows."""
+    dropped = [s.name for s in streams if s.options.marks_by is not None and s.options.late == "drop"]
+    if dropped and not query.feeds:
+        raise Refusal(
+            f"{kind} are not available over a stream with marks_by and late='drop'",
+            words=(dropped[0],),
+            expected="a stream with late='revise'",
+        )
 
 
 class WindowState(Shown, Protocol):
@@ -63,11 +96,13 @@ class WindowState(Shown, Protocol):
 class WindowOperator(Answering, WindowKind):
     """Windows over the state of one synopsis, which all its queries share.
 
-    spec_kind: of such synopses. mapper_kind: makes partials of rows for one.
+    spec_kind: of such synopses. mapper_kind: makes partials of rows for one. state_word: what SHOW SYNOPSES calls them.
     """
 
     spec_kind: ClassVar[type]
     mapper_kind: ClassVar[type[SynopsisMapper]]
+    state_word: ClassVar[str]
+    refuses: ClassVar[Mapping[str, str]] = {"every": ONLY_RSTREAM}
     progress_kind: type[WindowProgress] = WindowProgress
 
     def __init__(self, catalog: Catalog, synopsis: Synopsis) -> None:
@@ -169,6 +204,27 @@ class WindowOperator(Answering, WindowKind):
     def answered(cls, known: QueryProgress) -> int:
         """See `Answering`."""
         return answered(known.read(cls.progress_kind))
+
+    @classmethod
+    def qualified(cls, definition: QueryDefinition, known: QueryProgress, answers: pa.Table) -> pa.Table:
+        """See `Answering`: what its back-fill did not find, or left out, is missing in later windows, too."""
+        query = definition.query
+        assert isinstance(query, WindowedQuery)
+        if definition.retained:
+            answers = with_coverage(answers, cls.covered(known), query.window)
+            answers = without_missed(answers, known.missed)
+        return with_exactness(answers, query, cls.left_out(known)) if query.estimated else answers
+
+    @classmethod
+    def revise_for(cls, query: Any, options: QueryOptions) -> int:
+        """See `Answering`."""
+        return revise_for(query, options)
+
+    @classmethod
+    def left_out(cls, known: QueryProgress) -> LeftOut:
+        """See `Answering`."""
+        own = known.read(cls.progress_kind).own
+        return LeftOut(own.reduced, own.dropped, own.coarse, own.scanned)
 
     @classmethod
     def covered(cls, known: QueryProgress) -> int:
@@ -332,6 +388,11 @@ class WindowOperator(Answering, WindowKind):
         """See `Operator`."""
         return answer_past(type(self), self.synopsis, past)
 
+    def logged(self, answers: Chunk) -> Chunk:
+        """See `Operator`: without those that others replace, which are for streams that take rows back."""
+        paired = self.catalog.queries[int(answers.owner[1:])].definition.options.pairs
+        return replace(answers, table=without_replaced(answers.table)) if paired else answers
+
     def retell(self, past: Past, owed: Mapping[int, Sequence[Owed]]) -> Retold:
         """See `Answering`."""
         return retell_past(type(self), self.synopsis, past, owed)
@@ -367,6 +428,16 @@ class WindowOperator(Answering, WindowKind):
     def explain_stream(self, facts: PlanFacts, stream: StreamDefinition) -> PlanNode | None:
         """See `Operator`."""
         return self.explain(facts) if stream.id in self.spec.streams else None
+
+    def kept(self, split: Mapping[str, str]) -> Kept:
+        """See `Operator`."""
+        spec, streams = self.spec, tuple(self.catalog.streams[n].label for n in self.spec.streams)
+        keys = ", ".join(map(str, spec.keys))
+        return Kept(self.state_word, streams, self.pane_text(), spec.where, keys, len(spec.components), spec.form)
+
+    @abstractmethod
+    def pane_text(self) -> str:
+        """What a synopsis keeps of each group."""
 
     def needed_since(self, task: CompactTask | MergeTask) -> int:
         """The event time from which any query may still need state."""

@@ -84,6 +84,30 @@ class HistoryState:
         return self.delta.filter(pc.greater_equal(self.delta["pane"], low)) if self.delta.num_rows else self.delta
 
 
+@dataclass(frozen=True)
+class OneWindow:
+    """The window that ends at an instant is made of rows by their event time alone.
+
+    start: where it begins. low: the event time of the first rows that it can hold (microseconds).
+    query: the query over just its rows, with the window's edges in the place of window_start and window_end.
+    """
+
+    start: int
+    low: int
+    query: Any
+
+
+@dataclass(frozen=True)
+class EachWindow:
+    """The window that ends at an instant is found among those that all rows up to it make.
+
+    last: it is the one that ends with the last row, of each partition. since: it is one of those that end from then on.
+    """
+
+    last: bool = False
+    since: int = NEVER
+
+
 class WindowKind(ABC):
     """What each kind of windows knows of its past: a class of operators.
 
@@ -114,6 +138,15 @@ class WindowKind(ABC):
         db: duckdb.DuckDBPyConnection, spec: Any, query: Any, parts: Sequence[pa.Table]
     ) -> pa.Table | None:
         """Of every partition the window that ends with its last row, whatever its number."""
+
+    @staticmethod
+    @abstractmethod
+    def window_at(query: Any, now: int, before: int) -> OneWindow | EachWindow | None:
+        """How a query is answered for the window that ends at `now` (INVOKE); None: there is none.
+
+        Args:
+            before: the window holds rows before it: `now`, or the instant behind it (microseconds).
+        """
 
     @staticmethod
     def cheapest(pond: str, stream: StreamDefinition, query: Any, spec: Any, segments: Sequence[Segment]) -> Spec:
@@ -471,4 +504,4 @@ def _chunk(plan: Any, standing: Standing, answers: pa.Table) -> Chunk:
     return Chunk(query_owner(standing.id), "backfilled", plan["epoch"], span["min"], span["max"], answers)
 
 
-__all__ = ["HistoryState", "WindowKind", "answer_past", "retell_past"]
+__all__ = ["EachWindow", "HistoryState", "OneWindow", "WindowKind", "answer_past", "retell_past"]

@@ -13,7 +13,6 @@ from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.advance import revise_for
 from millpond.operators.windowed.coverage import coverage_of
-from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import spec_of
 from millpond.synopses.partials.dispatch import Spec
@@ -29,11 +28,13 @@ def window_plan(
     query: WindowedQuery,
     standing: Standing | None,
     own: Callable[[Any], Sequence[Fact]],
+    covered: Callable[[QueryProgress], int],
 ) -> PlanNode:
     """How a query over windows is answered.
 
     Args:
         standing: the query as it is registered; None: nobody has. own: what its kind has to say, by its synopsis.
+        covered: as of its kind.
     """
     catalog, stream = facts.catalog, facts.catalog.stream(query.stream)
     assert stream is not None
@@ -44,7 +45,7 @@ def window_plan(
         found.append(_would_share(facts, query, spec))
     found += _history(facts, stream, query, spec)
     if standing is not None:
-        found += _until_when(facts, query, standing, spec)
+        found += _until_when(facts, query, standing, spec, covered)
     return PlanNode(operator, over(query, stream), tuple(found))
 
 
@@ -106,13 +107,15 @@ def summary_facts(
     return [said("history", line)]
 
 
-def _until_when(facts: PlanFacts, query: WindowedQuery, standing: Standing, spec: Spec) -> list[Fact]:
+def _until_when(
+    facts: PlanFacts, query: WindowedQuery, standing: Standing, spec: Spec, covered: Callable[[QueryProgress], int]
+) -> list[Fact]:
     """How long windows are revised, and whether they are whole."""
     late = late_of(facts.catalog, spec)
     spare = duration(revise_for(query, standing.definition.options))
     archives = [facts.archives[s.id] for s in facts.catalog.streams_of(standing)]
-    known = facts.published.queries.get(str(standing.id), QueryProgress()).read(WindowProgress)
-    coverage = coverage_of(standing, known.own.covered, known.closed, archives)
+    known = facts.published.queries.get(str(standing.id), QueryProgress())
+    coverage = coverage_of(standing, covered(known), known.closed, archives)
     there = "no row is there" if coverage.start <= NEVER else f"rows are there from {moment(coverage.start)} on"
     return [
         Fact("late rows", late + (f", for {spare} behind the watermark" if late == "revise" else "")),

@@ -159,11 +159,23 @@ def _fast(column: pa.ChunkedArray, carrier: Carrier) -> pa.ChunkedArray | None:
             return column.cast(target)
         if is_text(source) and pa.types.is_timestamp(target):
             return _timestamps(column, target)
+        if is_text(source) and pa.types.is_decimal(target):
+            return _decimals(column, target)
         if is_text(source) and _parsed_alike(target):
             return column.cast(target)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         pass
     return None
+
+
+def _decimals(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray | None:
+    """Of more digits than it has bits for Arrow keeps the lower ones: they are read with as many as it takes."""
+    longest = pc.max(pc.binary_length(column)).as_py() or 0
+    if longest > 70:
+        return None
+    found = column.cast(pa.decimal256(76, target.scale)).cast(target)
+    found.validate(full=True)
+    return found
 
 
 def _timestamps(column: pa.ChunkedArray, target: pa.DataType) -> pa.ChunkedArray:
@@ -194,11 +206,7 @@ def _parsed_alike(target: pa.DataType) -> bool:
     """Types whose text Arrow reads as DuckDB does, or refuses."""
     kinds = pa.types
     return bool(
-        kinds.is_integer(target)
-        or kinds.is_floating(target)
-        or kinds.is_boolean(target)
-        or kinds.is_date32(target)
-        or kinds.is_decimal(target)
+        kinds.is_integer(target) or kinds.is_floating(target) or kinds.is_boolean(target) or kinds.is_date32(target)
     )
 
 

@@ -18,7 +18,6 @@ import pyarrow.csv as pacsv
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import Mask, is_text, valid_utf8
 from millpond.sources.formats.guesses import other_delimiter, other_format
-from millpond.sources.formats.lacking import is_arrival
 from millpond.sources.formats.opening import Unreadable, read_bytes
 from millpond.sources.formats.shape import Found, Indices, Read, rejections, shape, shortened, whole
 from millpond.sources.intake_log import Item
@@ -94,7 +93,7 @@ def read_head(data: bytes, definition: StreamDefinition) -> Head | None:
         Unreadable: the header names no column of the stream, or is no CSV.
     """
     options = definition.options
-    known = [c.name.lower() for c in carriers(definition) if not is_arrival(definition, c.name)]
+    known = [c.name.lower() for c in carriers(definition) if not definition.makes(c.name)]
     if not data or data.isspace():
         return None
     if not options.header:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from millpond.support.spelling import nearest
-from millpond.types import ARRIVAL, StreamDefinition
+from millpond.types import StreamDefinition
 
 _SHOWN: Final = 12
 
@@ -38,11 +38,6 @@ class Lacking:
         return f"{other}, or missing='null' for NULL where a file has no such column"
 
 
-def is_arrival(definition: StreamDefinition, name: str) -> bool:
-    """Whether this column is filled with the clock reading at arrival, whatever the file holds."""
-    return definition.options.time == ARRIVAL and name.lower() == ARRIVAL
-
-
 def lacking(names: Sequence[str] | None, definition: StreamDefinition) -> Lacking | None:
     """The first declared column that is none of the names, in any letters; None: all are there, or may be missing.
 
@@ -59,11 +54,11 @@ def lacking(names: Sequence[str] | None, definition: StreamDefinition) -> Lackin
         return None
     there = {n.lower() for n in names} | {n.lower() for n in options.added}
     for column in definition.columns:
-        if column.name.lower() not in there and not is_arrival(definition, column.name):
+        if column.name.lower() not in there and not definition.makes(column.name):
             known = {c.name.lower() for c in definition.columns}
             near = nearest(column.name, [n for n in names if n.lower() not in known])
             return Lacking(column.name, definition.name, near, tuple(names))
     return None
 
 
-__all__ = ["Lacking", "is_arrival", "lacking"]
+__all__ = ["Lacking", "lacking"]

@@ -15,7 +15,6 @@ from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import is_text, valid_utf8
 from millpond.sources.formats.guesses import other_format
 from millpond.sources.formats.json_values import pointer
-from millpond.sources.formats.lacking import is_arrival
 from millpond.sources.formats.opening import Unreadable, read_bytes
 from millpond.sources.formats.shape import Found, Indices, Read, rejections, shape, shortened, whole
 from millpond.sources.intake_log import Item
@@ -42,7 +41,7 @@ def read(
     data = read_bytes(item)
     if not data or data.isspace():
         return whole(definition, columns)
-    known = {c.name.lower(): c for c in carriers(definition) if not is_arrival(definition, c.name)}
+    known = {c.name.lower(): c for c in carriers(definition) if not definition.makes(c.name)}
     lines = split_lines(data)
     found = _fast(data, lines, known) if valid_utf8(data) else None
     if found is None:

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import never_unfit
-from millpond.sources.formats.lacking import is_arrival
 from millpond.sources.formats.opening import check_taken, columnar, vanished
 from millpond.sources.formats.shape import (
     Found,
@@ -77,7 +76,7 @@ def match(names: Sequence[str], definition: StreamDefinition) -> dict[str, str]:
     matched: dict[str, str] = {}
     for carrier in carriers(definition):
         same = [n for n in names if n.lower() == carrier.name.lower()]
-        if same and not is_arrival(definition, carrier.name):
+        if same and not definition.makes(carrier.name):
             matched[carrier.name.lower()] = carrier.name if carrier.name in same else same[0]
     return matched
 
@@ -87,11 +86,14 @@ def needed_columns(
 ) -> dict[str, str]:
     """Which of the matched columns must be read: the asked ones, the event time, and all that could be unfit."""
     asked = {c.name.lower() for c in wanted(definition, columns)} | {definition.options.time.lower()}
+    generated = bool(definition.options.generated)  # of any columns, and they may fail
 
     def needed(carrier: Carrier) -> bool:
         name = carrier.name.lower()
         if name not in names:
             return False
+        if generated:
+            return True
         return name in asked or not never_unfit(schema.field(schema.names.index(names[name])).type, carrier)
 
     return {c.name.lower(): names[c.name.lower()] for c in carriers(definition) if needed(c)}

@@ -83,6 +83,9 @@ def tail_times(
     time = definition.options.time
     if time == ARRIVAL:
         return np.full(min(rows, item.rows if item.rows is not None else 1), item.arrival, np.int64)
+    if definition.makes(time):
+        made: npt.NDArray[np.int64] = event_micros(read(item, definition, [time], db).rows.column(0)).to_numpy()
+        return made[-rows:]
     carrier = next((c for c in carriers(definition) if c.name.lower() == time.lower()), None)
     if carrier is None:
         raise SourceError(f"stream '{definition.name}' has no event-time column {time!r}")

@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import Mask, blanked, convert, is_bytes, is_text, is_valid
-from millpond.sources.formats.lacking import is_arrival, lacking
+from millpond.sources.formats.generated import generate
+from millpond.sources.formats.lacking import lacking
 from millpond.sources.formats.opening import Unreadable
 from millpond.sources.intake_log import Item
 from millpond.support.errors import SourceError
-from millpond.types import StreamDefinition
+from millpond.types import ARRIVAL, StreamDefinition
 
 #: The columns of `Read.rejected`.
 REJECTED: Final = pa.schema([("reason", pa.string()), ("position", pa.int64()), ("record", pa.string())])
@@ -111,8 +112,9 @@ def shape(
     for carrier in carriers(definition):
         name = carrier.name.lower()
         source = found.columns.get(name)
-        if is_arrival(definition, name):
-            good[name] = _constant(item.arrival, carrier.arrow, found.length)
+        if definition.makes(name):
+            if name == ARRIVAL:
+                good[name] = _constant(item.arrival, carrier.arrow, found.length)
             continue
         if source is None:
             good[name] = pa.chunked_array([pa.nulls(found.length, carrier.arrow)])
@@ -126,6 +128,12 @@ def shape(
                 faults.add(converted.unfit, partial(_unfit_reasons, carrier, source, db))
         if name == time:
             _check_time(good[name], carrier, faults, missing=source is None)
+    if definition.options.generated:
+        made = generate(good, definition, db, faults.say)
+        good |= made
+        if time in made:
+            event = next(c for c in carriers(definition) if c.name.lower() == time)
+            _check_time(made[time], event, faults, missing=False)
     keep = wanted(definition, columns)
     rows = pa.Table.from_arrays([good[c.name.lower()] for c in keep], names=[c.name for c in keep])
     return _part(rows, found, faults)
@@ -169,6 +177,10 @@ class _Faults:
         self.length = length
         self.mask: Mask | None = None
         self.reasons: npt.NDArray[np.object_] = np.empty(0, object)
+
+    def say(self, mask: Mask, reason: str) -> None:
+        """Add rows that have one reason."""
+        self.add(mask, lambda rows: pa.repeat(reason, len(rows)))
 
     def add(self, mask: Mask, reasons: Callable[[Indices], pa.Array]) -> None:
         """Add rows; `reasons` is asked for the texts of the new ones only."""

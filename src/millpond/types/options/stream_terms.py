@@ -21,6 +21,7 @@ from millpond.types.options.stream_values import (
     Marks,
     Retention,
     StorePlace,
+    TimeFormat,
 )
 from millpond.types.options.value_kinds import Boolean, Choice, Span, Text, Whole
 
@@ -69,8 +70,11 @@ class StreamTerms(FileTerms):
         "name", Choice(("name", "mtime")), "in which order files are taken: by name or by time of change"
     )
     event_time: str = option(
-        "", Text("a timestamp column, or 'arrival'"), "the event time's column; by default the only timestamp"
+        "",
+        Text("a column, two columns ('day, time'), an expression, or 'arrival'"),
+        "where a row's event time stands, or what makes it; by default the only timestamp column",
     )
+    time_format: str = option("", TimeFormat(), "how the event time is written where it is no timestamp")
     ordered: bool | None = option(
         None, Boolean(), "whether every row is as new as the newest seen, or late; by default without a lateness"
     )
@@ -82,9 +86,13 @@ class StreamTerms(FileTerms):
     lull: int | None = option(None, Span("10s"), "how far behind the clock the watermark stays when nothing comes")
     step: int | None = option(None, Span("1 minute"), "the watermark moves by multiples of so much event time only")
     marks: Mark | None = option(None, Marks(), "where the source's own bounds on what follows stand")
-    marks_by: str = option("", _COLUMN, "the bounds are for rows with the same value in this column")
+    marks_by: str = option(
+        "",
+        Text("a column of the stream, or some: 'a, b'"),
+        "the bounds are for rows with the same values in these columns",
+    )
     marks_groups: int = option(
-        1000, Whole("a number of groups such as 1000", most=100_000), "how many values of that column are kept"
+        1000, Whole("a number of groups such as 1000", most=100_000), "how many such groups are kept"
     )
     guard: Literal["late", "reject"] = option(
         "late", Choice(("late", "reject")), "what a row does that lies behind a bound which its own source gave"
@@ -121,6 +129,12 @@ class DerivedTerms:
         Choice(("forward", "retract", "ignore", "final")),
         "what becomes of answers that change: rows, too; taken back; left out; or they come when they are final; by"
         " default forward",
+    )
+    event_time: str = option(
+        "", Text("a timestamp column of its SELECT list"), "of a stream of rows, another event time than its source's"
+    )
+    lateness: Lateness | None = option(
+        None, Allowance(), "of such a stream, how far a row may lag behind the newest one by that time"
     )
     retention: int | None = option(None, Retention("2h"), "how long rows are kept; by default for ever", live=True)
     late: Literal["revise", "drop"] | None = option(

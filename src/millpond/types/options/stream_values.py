@@ -70,6 +70,38 @@ class Allowance(Written):
         return "a span of time such as '5s', a count such as '100 rows', or an estimate: 'auto', 'p99'"
 
 
+#: Numbers since 1970, by their unit.
+UNITS = ("s", "ms", "us", "ns")
+
+
+@dataclass(frozen=True)
+class TimeFormat(Written):
+    """How event times are written: a unit of numbers since 1970, 'iso', or a pattern as strptime has it.
+
+    >>> TimeFormat().parse("MS"), TimeFormat().parse("%d.%m.%Y")
+    ('ms', '%d.%m.%Y')
+    """
+
+    def parse(self, text: str) -> str:
+        """The word in small letters, or the pattern."""
+        word = text.strip().lower()
+        if word in (*UNITS, "iso"):
+            return word
+        if "%" not in text:
+            raise ValueError(f"'{text}' is neither a unit nor a pattern")
+        return text
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """The words as they are written."""
+        return tuple(f"'{word}'" for word in (*UNITS, "iso"))
+
+    @property
+    def expected(self) -> str:
+        """What would be right."""
+        return "'s', 'ms', 'us' or 'ns' since 1970, 'iso', or a pattern such as '%d.%m.%Y %H:%M:%S'"
+
+
 @dataclass(frozen=True)
 class Delimiter(Written):
     """The character between the values of a line; '\\t' is a tab."""

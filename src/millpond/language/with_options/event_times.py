@@ -1,0 +1,173 @@
+"""Where a stream's event time comes from: a column, some of them in a format, an expression, a generated column.
+
+event_time = 'ts'                                    a timestamp column
+event_time = 't', time_format = 'ms'                 numbers since 1970
+event_time = 'day, time', time_format = '%d.%m.%Y %H:%M'
+event_time = 'to_timestamp(t / 10)'                  an expression, which makes the column event_ts
+CREATE STREAM s (t BIGINT, ts TIMESTAMP AS (epoch_ms(t)))
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from millpond.language.inference.column_types import TIMES
+from millpond.language.syntax.source_text import nearest
+from millpond.language.with_options.option_reader import OptionReader
+from millpond.language.with_options.row_expressions import expression_of
+from millpond.support.errors import StatementError
+from millpond.support.sql import quote, text_literal
+from millpond.types import ARRIVAL, COMPUTED, Column, Generated
+from millpond.types.options import OptionFault
+from millpond.types.options.stream_values import UNITS, TimeFormat
+
+_WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+_PLACE = "a column of type TIMESTAMP or TIMESTAMPTZ"
+_ANY = "a timestamp column, or 'arrival'"
+
+
+@dataclass(frozen=True)
+class Written:
+    """A column as it is declared: what makes it ('': sources give it), and where that stands in the script."""
+
+    column: Column
+    made: str = ""
+    place: tuple[int, int] = (0, 0)
+
+
+@dataclass(frozen=True)
+class EventTime:
+    """The event-time column, and the column that is made for it; None: it is there."""
+
+    column: str
+    generated: Generated | None = None
+
+
+def generated(columns: Sequence[Written], script: str) -> tuple[Generated, ...]:
+    """The generated columns of a declaration.
+
+    Raises: StatementError: an expression is wrong, or does not fit its column.
+    """
+    given = tuple(w.column for w in columns if not w.made)
+    found = []
+    for each in (w for w in columns if w.made):
+        try:
+            sql, kind = expression_of(each.made, given)
+            expression_of(f"CAST({each.made} AS {each.column.type})", given)
+        except OptionFault as fault:
+            what = f"column {each.column.name}: {fault.message}"
+            hint = fault.expected or "an expression over the columns that are given"
+            raise StatementError(what, script, *each.place, hint, fault.nearest) from None
+        found.append(Generated(each.column.name, f"CAST({sql} AS TIMESTAMP)" if _zoned(kind, each.column) else sql))
+    return tuple(found)
+
+
+def _zoned(kind: str, column: Column) -> bool:
+    return kind == TIMES[1] and column.type != TIMES[1]
+
+
+def event_time(reader: OptionReader, columns: tuple[Column, ...], made: Sequence[Generated]) -> EventTime:
+    """What `event_time` and `time_format` name, or the only timestamp column.
+
+    Raises: StatementError: it cannot be an event time.
+    """
+    if "event_time" not in reader:
+        reader.conflict("time_format", "is for a stream with an event_time='<column>'")
+        times = [c for c in columns if c.type in TIMES]
+        if len(times) == 1:
+            return EventTime(times[0].name)
+        found = f"there are {len(times)} timestamp columns" if times else "there is no timestamp column"
+        raise reader.fault(
+            f"which column is the event time? {found}", reader.place,
+            "event_time='<column>', or event_time='arrival' for the time of arrival",
+        )  # fmt: skip
+    named: str = reader.value("event_time")
+    parts = [p.strip().strip('"') for p in named.split(",")]
+    known = {c.name.lower(): c for c in columns}
+    found_columns = [known[p.lower()] for p in parts if p.lower() in known]
+    if len(found_columns) < len(parts):
+        return _no_column(reader, named, parts, columns, made)
+    (first, *rest), form = found_columns, reader.value("time_format")
+    if not rest and first.type in TIMES and not form:
+        return EventTime(first.name)
+    return _computed(reader, columns, _formatted(reader, columns, found_columns, form))
+
+
+def _no_column(
+    reader: OptionReader, named: str, parts: Sequence[str], columns: tuple[Column, ...], made: Sequence[Generated]
+) -> EventTime:
+    """The event time that is no column: of arrival, or an expression."""
+    place = reader.place_of("event_time")
+    if named.lower() == "arrival":
+        clash = next((c for c in columns if c.name.lower() == ARRIVAL), None)
+        if clash:
+            raise reader.fault(f"column {clash.name} has the name of the arrival time", place)
+        reader.conflict("time_format", "says nothing of the time of arrival")
+        return EventTime(ARRIVAL)
+    names = [c.name for c in columns]
+    wrong = next((p for p in parts if p.lower() not in {n.lower() for n in names}), "")
+    if all(re.fullmatch(r"\w+", p) for p in parts):
+        raise reader.fault(f"there is no column '{wrong}'", place, _ANY, nearest(wrong, [*names, "arrival"]))
+    reader.conflict("time_format", "is for columns, and this is an expression, which can say it itself")
+    given = tuple(c for c in columns if c.name.lower() not in {g.column.lower() for g in made})
+    try:
+        sql, kind = expression_of(named, given)
+    except OptionFault as fault:
+        raise reader.fault(f"option 'event_time': {fault.message}", place, fault.expected, fault.nearest) from None
+    if kind not in (*TIMES, "DATE"):
+        hint = "an expression that gives a TIMESTAMP, such as 'epoch_ms(t)'"
+        raise reader.fault(f"this is {kind}, which cannot be an event time", place, hint)
+    return _computed(reader, columns, sql)
+
+
+def _computed(reader: OptionReader, columns: tuple[Column, ...], sql: str) -> EventTime:
+    clash = next((c.name for c in columns if c.name.lower() == COMPUTED), None)
+    if clash:
+        raise reader.fault(
+            f"column {clash} has the name of an event time that is computed", reader.place_of("event_time"),
+            "another name, or ts TIMESTAMP AS (…) among the columns",
+        )  # fmt: skip
+    return EventTime(COMPUTED, Generated(COMPUTED, f"CAST({sql} AS TIMESTAMP)"))
+
+
+def _formatted(reader: OptionReader, every: Sequence[Column], columns: Sequence[Column], form: str) -> str:
+    """SQL of what columns mean in a format."""
+    names, kinds = [quote(c.name) for c in columns], [c.type for c in columns]
+    if form in UNITS:
+        if len(columns) > 1 or not (kinds[0] in (*_WHOLE, "DOUBLE", "FLOAT", "VARCHAR") or "DECIMAL" in kinds[0]):
+            place = reader.place_of("time_format")
+            raise reader.fault(f"time_format='{form}' is for one column of numbers", place, TimeFormat().expected)
+        return _since_1970(names[0], kinds[0] in _WHOLE, form)
+    if not form and kinds == ["DATE", "TIME"]:
+        return " + ".join(names)
+    if not form and len(kinds) == 1 and kinds != ["DATE"] and kinds != ["VARCHAR"]:
+        place = reader.place_of("event_time")
+        if kinds[0] in (*_WHOLE, "DOUBLE", "FLOAT") or "DECIMAL" in kinds[0]:
+            message = f"column {columns[0].name} is {kinds[0]}: in which unit does it count?"
+            raise reader.fault(message, place, "time_format='s', 'ms', 'us' or 'ns' beside it")
+        message = f"column {columns[0].name} is {kinds[0]}, which cannot be an event time"
+        raise reader.fault(message, place, _PLACE, next((c.name for c in every if c.type in TIMES), ""))
+    text = " || ' ' || ".join(
+        n if k == "VARCHAR" else f"CAST({n} AS VARCHAR)" for n, k in zip(names, kinds, strict=True)
+    )
+    if form in ("", "iso"):
+        return f"CAST({text} AS TIMESTAMP WITH TIME ZONE)"
+    return f"strptime({text}, {text_literal(form)})"
+
+
+def _since_1970(name: str, whole: bool, unit: str) -> str:
+    """SQL of a number of units as a timestamp; what is finer than a microsecond is cut, before 1970 too."""
+    per = {"s": 1_000_000, "ms": 1_000, "us": 1}
+    if not whole:
+        exact = f"CAST({name} AS DECIMAL(38, 9))"
+        micros = f"floor({exact} * {per[unit]})" if unit in per else f"floor({exact} / 1000)"
+        return f"make_timestamp(CAST({micros} AS BIGINT))"
+    number = f"CAST({name} AS HUGEINT)"
+    if unit in per:
+        return f"make_timestamp(CAST({number} * {per[unit]} AS BIGINT))"
+    return f"make_timestamp(CAST(({number} - (({number} % 1000) + 1000) % 1000) // 1000 AS BIGINT))"
+
+
+__all__ = ["EventTime", "Written", "event_time", "generated"]
