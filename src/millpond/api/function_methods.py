@@ -57,6 +57,36 @@ class Functions:
         self._check()
         return self._functions.register(NewFunction(name, function, arguments, returns, vectorised, cost))
 
+    def register_aggregate(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        *,
+        arguments: Sequence[str],
+        returns: str,
+        vectorised: bool = False,
+    ) -> str:
+        """Make an aggregate of yours callable in queries; it is there again after a restart.
+
+        It is made of all rows of a group, which windows keep as they keep those of `list(…)`: state grows with rows.
+
+        Arguments:
+            name: as of `register_function`. function: pure and deterministic. It is called once for each group, with a
+                list of values for each argument, NULL as None, in the order of the stream or of ORDER BY in the call;
+                of no rows the answer is NULL without a call. What it raises fails the queries that call it alone.
+            arguments, returns: types, of the value of a row and of the answer. vectorised: it is called with an Arrow
+                array of lists for each argument, a list to a group, and gives an array of as many answers.
+        Returns: what there is to say.
+        Raises: QueryError as `register_function`.
+
+            >>> import tempfile, millpond
+            >>> with millpond.open(tempfile.mkdtemp(), executor="inline") as pond:
+            ...     pond.register_aggregate("spread", lambda v: max(v) - min(v), arguments=["DOUBLE"], returns="DOUBLE")
+            'aggregate spread registered'
+        """
+        self._check()
+        return self._functions.register(NewFunction(name, function, arguments, returns, vectorised, None, True))
+
     def drop_function(self, name: str) -> str:
         """Forget a registered function. Raises: QueryError when there is none of that name, or queries call it."""
         self._check()

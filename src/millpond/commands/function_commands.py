@@ -32,6 +32,7 @@ class NewFunction:
     returns: str
     vectorised: bool
     cost: float | None
+    aggregate: bool = False
 
 
 def register_function(facts: Facts, new: NewFunction) -> Plan:
@@ -49,7 +50,7 @@ def register_function(facts: Facts, new: NewFunction) -> Plan:
         raise QueryError(f"'{low}' is a word of the language and could not be called; choose another name")
     if isinstance(new.arguments, str):
         raise QueryError(f"function '{low}': arguments are a list of types, such as [{new.arguments!r}]")
-    types = tuple(_type(low, kind) for kind in new.arguments)
+    types = tuple(_type(low, kind) + "[]" * new.aggregate for kind in new.arguments)
     _check_signature(low, function, len(types))
     if not types:
         raise QueryError(f"function '{low}' takes nothing, and would give the same for every row")
@@ -60,9 +61,11 @@ def register_function(facts: Facts, new: NewFunction) -> Plan:
     ids = Ids(facts)
     number = ids.take()
     reference = f"udf__{low}__{facts.opening[:8]}_{number}"
-    definition = FunctionDefinition(low, reference, types, _type(low, new.returns), new.vectorised, new.cost, number)
+    returns = _type(low, new.returns)
+    definition = FunctionDefinition(low, reference, types, returns, new.vectorised, new.cost, number, new.aggregate)
     record = Record(({"do": "create_function", "definition": to_json(definition)},))
-    return Plan(f"function {low} registered", (KeepFunction(definition, function), record), ids.used)
+    what = "aggregate" if new.aggregate else "function"
+    return Plan(f"{what} {low} registered", (KeepFunction(definition, function), record), ids.used)
 
 
 def drop_function(facts: Facts, name: str) -> Plan:

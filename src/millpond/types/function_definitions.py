@@ -18,6 +18,7 @@ class FunctionDefinition:
     """A function that was registered. reference: what the engine calls it, in SQL and in the pond's folder.
 
     arguments, returns: DuckDB types. vectorised: it takes Arrow arrays and gives one, else it is called row by row.
+    aggregate: it is called once for each group, with a list of values for each argument: `arguments` are lists.
     cost: microseconds that a row is said to take, until that is measured; None: nothing was said.
     """
 
@@ -28,6 +29,7 @@ class FunctionDefinition:
     vectorised: bool = False
     cost: float | None = None
     id: int = 0
+    aggregate: bool = False
 
     @property
     def signature(self) -> str:
@@ -36,4 +38,5 @@ class FunctionDefinition:
         >>> FunctionDefinition("match", "", ("VARCHAR", "VARCHAR"), "BOOLEAN").signature
         'match(VARCHAR, VARCHAR) -> BOOLEAN'
         """
-        return f"{self.name}({', '.join(self.arguments)}) -> {self.returns}"
+        arguments = [a.removesuffix("[]") if self.aggregate else a for a in self.arguments]
+        return f"{self.name}({', '.join(arguments)}) -> {self.returns}"
