@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.testing.streams import timestamp_text
@@ -27,6 +27,7 @@ from tests.properties.test_invariances import files
 
 LATE = pytest.mark.parametrize("late", ["drop", "revise"])
 DAY = 86_400_000_000
+HALF = settings(max_examples=max(3, settings.default.max_examples // 2))
 
 
 @st.composite
@@ -170,6 +171,7 @@ def test_back_fill_at_any_time(late: str, data: st.DataObject) -> None:
         assert_rows_equal(wanted(shown), got, floor=floor(stream.rows), what=case.query())
 
 
+@HALF
 @given(st.data())
 def test_permuted_arrival(data: st.DataObject) -> None:
     stream = data.draw(streams(gaps=False))
@@ -182,6 +184,7 @@ def test_permuted_arrival(data: st.DataObject) -> None:
         _expect(p, case, session_answers(case, stream.table), stream)
 
 
+@HALF
 @given(st.data())
 def test_asked_for(data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=16, gaps=False))
@@ -210,6 +213,7 @@ def test_asked_for(data: st.DataObject) -> None:
         ask(f"INVOKE q AS OF TIMESTAMP '{timestamp_text(then)}'", session_invocation(plain, rows, then))
 
 
+@HALF
 @given(st.data())
 def test_replay_is_byte_equal(data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=16))
