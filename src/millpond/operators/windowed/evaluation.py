@@ -256,8 +256,9 @@ class Evaluation:
         some = low <= high
         if not some.any():
             return ()
-        edges = [np.array([self.spec.panes.start(int(p)) for p in side[some]], np.int64) for side in (low, high)]
-        return owed_of(edges[0], edges[1] + 1, epoch)
+        edges = [np.array([self.spec.panes.start(int(p)) for p in side[some]], np.int64) for side in (low - step, high)]
+        # From the end of the window before on, so that windows next to each other are one stretch.
+        return owed_of(edges[0] + 1, edges[1] + 1, epoch)
 
     def revise(
         self,
