@@ -105,6 +105,3 @@ def settled(owed: Sequence[Owed], epoch: int) -> tuple[Owed, ...]:
 def all_owed(_before: Any, after: Sequence[Any]) -> tuple[Owed, ...]:
     """What any shard says is owed: the rule of a field of progress."""
     return owed_together(each for owed in after for each in owed)
-
-
-__all__ = ["Owed", "all_owed", "owed_of", "owed_together", "scanned_together", "settled"]

@@ -271,6 +271,3 @@ def _joined(old: Input, new: Input) -> Input:
     if not old.rows.num_rows or not new.rows.num_rows:
         return replace(new, rows=new.rows if new.rows.num_rows else old.rows)
     return replace(new, rows=merge_rows([old.rows, new.rows]))
-
-
-__all__ = ["PIECE", "answer_past", "retell_past"]
