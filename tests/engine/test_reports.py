@@ -123,7 +123,9 @@ def test_a_cause_is_the_same_whatever_the_value(value: str, line: int) -> None:
 
 
 def test_what_is_too_late_is_said() -> None:
-    assert list(QueryReport("q", too_late=2).problems()) == ["q: 2 rows too late for any of its answers"]
+    assert list(QueryReport("q", too_late=2).problems()) == [
+        "q: 2 rows too late for any of its answers, which leave them out"
+    ]
 
 
 def test_a_report_survives_json() -> None:
