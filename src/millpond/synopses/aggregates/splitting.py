@@ -14,7 +14,7 @@ from millpond.synopses.aggregates.splits import ENTRIES, Component, Kind, Split
 from millpond.synopses.aggregates.statistics import family_of, statistic
 from millpond.synopses.aggregates.taken_back import split_of
 from millpond.synopses.aggregates.weighted import weighted
-from millpond.types import Aggregate, Expression, composed
+from millpond.types import WEIGHT, Aggregate, Expression, composed
 
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN"}
 _INTEGERS = _SMALL | {"BIGINT", "UBIGINT"}
@@ -40,9 +40,9 @@ def components_of(aggregate: Aggregate, time: str) -> Split:
     >>> str(components_of(Aggregate("a0", "count_star"), "ts").components[0].columns[0][1])
     'count(*)'
     """
-    split = _split(aggregate, time)
-    if aggregate.measure:
-        split = weighted(aggregate, lambda each: _split(each, time), _component)
+    split, beside = _split(aggregate, time), ()
+    if aggregate.measure:  # each of its components looks at what rows weigh
+        split, beside = weighted(aggregate, lambda each: _split(each, time), _component), (WEIGHT,)
     given = [*aggregate.arguments, *(t.expression for t in aggregate.order)]
     safe = aggregate.filter is None and all(each.column is not None for each in given)
     components = tuple(
@@ -50,7 +50,7 @@ def components_of(aggregate: Aggregate, time: str) -> Split:
             c,
             safe=safe,
             alone=c.alone if safe else "",
-            columns=tuple((s, composed(e.sql, [*aggregate.over, e])) for s, e in c.columns),
+            columns=tuple((s, composed(e.sql, [*aggregate.over, e], beside)) for s, e in c.columns),
         )
         for c in split.components
     )
