@@ -52,7 +52,7 @@ def test_streams(inline_pond: Callable[..., Any], tmp_path: Path, statement: str
 
 def test_every_option_is_tried() -> None:
     told = " ".join(STREAMS)
-    elsewhere = {"source", "archive_at"}
+    elsewhere = {"source", "archive_at", "time_format"}  # of generated times SHOW CREATE says that it has no words
     assert not {name for name in options_of(StreamTerms) if name not in told and f"{name} =" not in told} - elsewhere
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from millpond.language import CreateQuery, Explain, Select, bind_query, bind_select, parse
+from millpond.language import Copy, CreateQuery, Explain, Select, bind_query, bind_select, parse
 from millpond.language.builtins.allowed import AGGREGATES, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.builtins.approximate import OURS
 from millpond.language.inference.duck import Refused, describe
@@ -68,8 +68,7 @@ ATTACKS = [
     "SELECT extract(\"x FROM read_text('y')\" FROM ts) FROM reading",
     "PRAGMA database_list",
     "ATTACH 'x.db' AS x",
-    "COPY reading TO 'x.csv'",
-    "COPY (SELECT 1) TO 'x.csv'",
+    "COPY (SELECT * FROM read_text('x')) TO 'x.csv'",
     "INSTALL httpfs",
     "LOAD httpfs",
     "SET threads = 4",
@@ -86,7 +85,6 @@ ATTACKS = [
     "SELECT 1 /* ; */; DELETE FROM reading",
     "SELECT 'a' || ''; INSTALL x; --'",
     "SUMMARIZE reading",
-    "DESCRIBE reading",
     "SELECT * FROM (DESCRIBE reading)",
     "SELECT * FROM (SHOW ALL TABLES)",
     "SELECT * FROM slow TABLESAMPLE 10%",
@@ -111,7 +109,7 @@ def understand(catalog, script: str) -> list:
     for statement in parse(script):
         if isinstance(statement, CreateQuery):
             bound.append(bind_query(statement.select, catalog))
-        elif isinstance(statement, Select):
+        elif isinstance(statement, Select | Copy):
             bound.append(bind_select(statement.select, catalog))
         elif isinstance(statement, Explain) and not isinstance(statement.target, str):
             bound.append(bind_select(statement.target, catalog))

@@ -48,6 +48,9 @@ from millpond.types import (
 from millpond.types.json_records import TAG, Written
 from millpond.types.relation_queries import EVERYWHERE, are_together
 
+#: What is called with a class that is read back.
+READERS = ("from_json", "read_record")
+
 #: How deep values are filled; below it fields that may be missing are.
 DEPTH = 7
 
@@ -78,11 +81,11 @@ _OWN = st.builds(Unread, st.sampled_from(["windows", "pairs"]), st.fixed_diction
 
 
 def read_in_source() -> Iterator[type]:
-    """The classes that some module passes to `from_json`."""
+    """The classes that some module passes to `from_json`, or to what reads a file with it."""
     root = Path(millpond.__file__).parent
     for path in sorted(root.rglob("*.py")):
         tree = ast.parse(path.read_text())
-        calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) == "from_json"]
+        calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and ast.unparse(n.func) in READERS]
         homes = {
             alias.name: node.module
             for node in ast.walk(tree)

@@ -67,6 +67,3 @@ def _bounds(core: Core, published: Published, query: RelationalQuery) -> list[in
         found.append((min(awake) if awake else max(s.bound for s in states), not awake))
     other = min((bound for bound, idle in found if not idle), default=max(bound for bound, _ in found))
     return [max(bound, other) if idle else bound for bound, idle in found]
-
-
-__all__ = ["select_relational"]

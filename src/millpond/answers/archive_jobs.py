@@ -252,6 +252,3 @@ def _forward(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Pay
     parcels, report = take_counters(parcels)
     tables = [unpack(p.payload) for p in parcels]
     return {SCAN: report}, pack(pa.concat_tables(tables, promote_options="permissive")) if tables else b""
-
-
-__all__ = ["ANSWER_ROWS", "QUICK_ROWS", "Asked", "Ends", "TooManyRows", "grouped", "plain_rows", "streams_read"]

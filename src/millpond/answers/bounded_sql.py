@@ -4,26 +4,34 @@ from __future__ import annotations
 
 import contextlib
 import threading
+from collections.abc import Mapping
 
 import duckdb
 import pyarrow as pa
 
+from millpond.sources.local_files import reading
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 from millpond.synopses.kernel import BROKEN, asking_connection, reset
 from millpond.synopses.tolerance import one_line
+from millpond.types import FileTable
 
 #: Rows of an answer that are fetched at once.
 _AT_ONCE = 100_000
 
 
-def bounded_table(sql: str, most: int, seconds: float, **tables: pa.Table) -> pa.Table:
-    """The result of a user's SQL over the named Arrow tables.
+def bounded_table(
+    sql: str, most: int, seconds: float, tables: Mapping[str, pa.Table], files: Mapping[str, FileTable] | None = None
+) -> pa.Table:
+    """The result of a user's SQL over Arrow tables, and files, by name.
 
     Arguments:
         most: rows that it may have; they are counted as they come. seconds: for how long it may run.
     Raises: QueryError when it has more rows, or runs for longer.
     """
-    db = asking_connection()
+    db = reading(*files.values()) if files else asking_connection()
+    for name, file in (files or {}).items():
+        db.execute(f"CREATE VIEW {quote(name)} AS SELECT * FROM {file.scan}")
     for name, table in tables.items():
         db.register(name, table)
     watch = threading.Timer(seconds, db.interrupt)

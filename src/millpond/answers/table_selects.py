@@ -30,8 +30,9 @@ def select_relations(core: Core, query: TableQuery) -> pa.Table:
     Raises: QueryError when an expression of it fails on a row, or when it would read or give too many rows.
     """
     with core.pinned():  # all streams at one publish record
-        tables = {ref.alias: _read(core, query, ref) for ref in query.relations}
-    answer = bounded_table(query.sql, ANSWER_ROWS, core.settings.select_timeout, **tables)
+        tables = {ref.alias: _read(core, query, ref) for ref in query.relations if ref.file is None}
+    files = {ref.alias: ref.file for ref in query.relations if ref.file is not None}
+    answer = bounded_table(query.sql, ANSWER_ROWS, core.settings.select_timeout, tables, files)
     return answer if query.columns is None else answer.rename_columns([c.name for c in query.columns])
 
 

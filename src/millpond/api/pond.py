@@ -38,7 +38,7 @@ from millpond.commands.execution.kind_keeping import WindowKinds
 from millpond.commands.execution.performing import execute
 from millpond.commands.execution.refitting import finish_columns
 from millpond.commands.execution.sight import facts_of
-from millpond.commands.query_commands import NewQuery, plan_query
+from millpond.commands.query_commands import NewQuery, plan_query, reads_of
 from millpond.commands.setting_commands import begin_statistics
 from millpond.engine.control.draining import Drain
 from millpond.engine.control.loop import InlineLoop, SparkLoop, step
@@ -137,9 +137,14 @@ class Pond(Functions):
         self._check()
         return self._run(with_parameters(script, parameters))
 
-    def _run(self, filled: Filled) -> Iterator[StatementResult]:
+    def run_for_others(self, filled: Filled) -> Iterator[StatementResult]:
+        """As `run`, for somebody who reaches no files: whom a server asks for."""
+        self._check()
+        return self._run(filled, self._core.settings.remote_files)
+
+    def _run(self, filled: Filled, files: bool = True) -> Iterator[StatementResult]:
         try:
-            yield from self._interpreter.run(filled.text)
+            yield from self._interpreter.run(filled.text, files)
         except StatementError as error:
             raise filled.pointing(error) from None
 
@@ -408,7 +413,7 @@ class Pond(Functions):
         try:
             for query, text, name in zip(bound, texts, names, strict=True):
                 if not isinstance(query, RowQuery):
-                    wanted = NewQuery(name, query, options, text)
+                    wanted = NewQuery(name, query, options, text, reads=reads_of(facts_of(self._core), text))
                     with pointing_into(text):
                         windows.append(execute(self._core, partial(plan_query, new=wanted)).made)
             numbers = rows.add(new, limit) if new else []

@@ -261,6 +261,10 @@ class Catalog:
         return {asked.owner(stream.id): (stream, asked)
                 for stream in self.streams.values() for asked in parse_operators(stream.options.operators)}  # fmt: skip
 
+    def readers_of_answers(self, query: int) -> list[Standing]:
+        """The queries that read the answers of a query."""
+        return [q for q in self.queries.values() if query in q.definition.reads]
+
     def made_of(self, query: int) -> list[StreamDefinition]:
         """The streams that are made of a query's answers."""
         return [s for s in self.streams.values() if s.derived is not None and s.derived.query == query]

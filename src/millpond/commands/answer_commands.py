@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from millpond import language as lang
 from millpond.catalog import Registered, Standing
-from millpond.commands.naming import Names, query_named, stream_named
+from millpond.commands.naming import NO_FILES, NamesAndFiles, query_named, stream_named
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options, check_reduction
 from millpond.support.errors import QueryError, Refusal, StatementError
@@ -49,6 +49,15 @@ class AskPlan:
 
 
 @dataclass(frozen=True)
+class AskCopy:
+    """COPY … TO: what is asked, and the file that the answer goes into. form: 'parquet', 'csv' or 'json'."""
+
+    asked: AskOnce
+    path: str
+    form: str
+
+
+@dataclass(frozen=True)
 class AskRows:
     """A question whose answer the catalog has already: names of columns, and rows of texts."""
 
@@ -56,12 +65,23 @@ class AskRows:
     rows: tuple[tuple[str, ...], ...]
 
 
-Question: TypeAlias = AskOnce | AskStanding | AskShow | AskPlan | AskRows
+Question: TypeAlias = AskOnce | AskCopy | AskStanding | AskShow | AskPlan | AskRows
+
+
+def ask_copy(facts: Facts, statement: lang.Copy) -> Question:
+    """What COPY asks. Raises: StatementError where its SELECT cannot be bound; Refusal where it may not write."""
+    if not facts.files:
+        raise Refusal(NO_FILES, words=("COPY",))
+    return AskCopy(_once(facts, statement), statement.path, statement.form)
 
 
 def ask_select(facts: Facts, statement: lang.Select) -> Question:
     """What a SELECT asks. Raises: StatementError where it cannot be bound; Refusal."""
-    bound = lang.bind_select(statement.select, Names(facts))
+    return _once(facts, statement)
+
+
+def _once(facts: Facts, statement: lang.Select | lang.Copy) -> AskOnce:
+    bound = lang.bind_select(statement.select, NamesAndFiles(facts))
     match bound:
         case Staged():
             raise _only_standing(statement)
@@ -99,7 +119,7 @@ def ask_show(facts: Facts, statement: lang.Show) -> Question:
 def ask_explain(facts: Facts, statement: lang.Explain) -> Question:
     """What EXPLAIN asks. Raises: StatementError where a SELECT cannot be bound; Refusal."""
     if not isinstance(statement.target, str):
-        bound = lang.bind_select(statement.target, Names(facts))
+        bound = lang.bind_select(statement.target, NamesAndFiles(facts))
         return AskPlan(bound, statement.analyze)
     stream = facts.catalog.stream(statement.target)
     if stream is not None and not stream.is_inner:
@@ -107,7 +127,7 @@ def ask_explain(facts: Facts, statement: lang.Explain) -> Question:
     return AskPlan(query_named(facts, statement.target), statement.analyze)
 
 
-def _only_standing(statement: lang.Select) -> StatementError:
+def _only_standing(statement: lang.Select | lang.Copy) -> StatementError:
     start = statement.offset
     return StatementError(
         "a window over a join of streams is a standing query: pairs are kept for it as they form", statement.script,

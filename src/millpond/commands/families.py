@@ -29,6 +29,7 @@ _ALTERED: Final[Mapping[str, Callable[[Facts, lang.AlterQuery], Plan]]] = {
 #: Statements that change the catalog: planned and carried out under the pond's lock.
 CHANGES: Final[Mapping[type[lang.Statement], Callable[[Facts, Any], Plan]]] = {
     lang.CreateStream: streams.create_stream,
+    lang.CreateStreamFrom: streams.create_stream_from,
     lang.AlterStream: streams.alter_stream,
     lang.AlterColumns: streams.alter_columns,
     lang.DeriveStream: derive_stream,
@@ -52,6 +53,7 @@ QUESTIONS: Final[Mapping[type[lang.Statement], Callable[[Facts, Any], Question]]
     lang.Invoke: answers.ask_invoke,
     lang.Show: answers.ask_show,
     lang.ShowCreate: descriptions.ask_create,
+    lang.Copy: answers.ask_copy,
     lang.Describe: descriptions.ask_describe,
     lang.Explain: answers.ask_explain,
 }

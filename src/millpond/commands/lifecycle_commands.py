@@ -38,7 +38,26 @@ def drop(facts: Facts, statement: lang.Drop) -> Plan:
         case TableDefinition():
             return _drop_table(facts, found)
         case QueryDefinition():
-            return Plan(f"query {found.name} dropped", (Record(({"do": "drop_query", "id": found.id},)),))
+            return _drop_query(facts, found, statement.cascade)
+
+
+def _drop_query(facts: Facts, query: QueryDefinition, cascade: bool) -> Plan:
+    """The plan that drops a query; with CASCADE also those that read its answers.
+
+    Raises: Refusal where one does, and CASCADE is not said.
+    """
+    doomed = [query.id]
+    for each in doomed:
+        doomed += [q.id for q in facts.catalog.readers_of_answers(each) if q.id not in doomed]
+    readers = sorted(facts.catalog.queries[q].definition.name for q in doomed[1:])
+    if readers and not cascade:
+        raise Refusal(
+            f"query '{query.name}' is read by {', '.join(readers)}",
+            expected="CASCADE to drop them too, or DROP QUERY first",
+        )
+    with_them = f", with {len(readers)} {'query' if len(readers) == 1 else 'queries'}" if readers else ""
+    events = tuple({"do": "drop_query", "id": number} for number in reversed(doomed))
+    return Plan(f"query {query.name} dropped{with_them}", (Record(events),))
 
 
 def _drop_row_query(facts: Facts, statement: lang.Drop) -> Plan:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Any, Protocol
 
 from millpond.catalog import Catalog, Registered, Standing
 from millpond.commands.pond_facts import Facts
 from millpond.engine.control.reporting import SYSSTREAM
-from millpond.support.errors import Refusal
+from millpond.support.errors import Refusal, SourceError
+from millpond.support.file_names import is_file_name
 from millpond.types import FunctionDefinition, QueryDefinition, StreamDefinition, TableDefinition
+
+#: What is said to who may not reach files.
+NO_FILES = (
+    "files are for who opens the pond: over HTTP nobody reaches them, unless the server was started with"
+    " --set remote_files=true"
+)
 
 #: Names of row queries, the newest, that a misspelt one is compared with.
 NEAR = 1000
@@ -25,6 +32,32 @@ class Known(Protocol):
 
     def row_query_id(self, name: str) -> int | None:
         """The id of the row query of that name, or None."""
+
+
+class NamesAndFiles:
+    """Names as an ad hoc SELECT sees them: those of the catalog, and files by their paths."""
+
+    def __init__(self, facts: Facts) -> None:
+        self._facts, self._names = facts, Names(facts)
+
+    def lookup(self, name: str) -> StreamDefinition | TableDefinition | QueryDefinition | None:
+        """What the catalog has of that name, or else a file."""
+        found = self._names.lookup(name)
+        if found is not None or not is_file_name(name) or not self._facts.files:
+            return found
+        try:
+            return self._facts.sight.file(name)
+        except SourceError as error:
+            raise Refusal(str(error), words=(name,)) from None
+
+    def missing(self, name: str) -> str:
+        """Why nothing can be read from a name that `lookup` does not know."""
+        if is_file_name(name):
+            return NO_FILES
+        return self._names.missing(name)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._names, name)
 
 
 class Names:

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from millpond.catalog import Catalog, Registered
 from millpond.catalog.events import apply
 from millpond.manifests.records import Published
+from millpond.types import FileTable
 from millpond.types.options import Settings
 
 
@@ -47,6 +48,9 @@ class Sight(Protocol):
     def rows_on(self, stream: int) -> list[int]:
         """Ids of the row queries that read a stream."""
 
+    def file(self, path: str) -> FileTable:
+        """Files as a table. Raises: SourceError where there are none, or they cannot be read."""
+
     def has_history(self, stream: int) -> bool:
         """Whether epochs have taken anything of a stream, the running one included."""
 
@@ -67,7 +71,7 @@ class Facts:
     published: the last publish record. next_epoch: the first epoch that knows what is planned. next_id: from it on ids
         are free. opened_with: the settings that the opening gave. opening: its own word. token: letters of nobody else.
     rows: row queries by name in small letters that plans have made, or, with None, dropped. gone: ids of others that
-    they have dropped.
+    they have dropped. files: whether who asks may reach files.
     """
 
     catalog: Catalog
@@ -81,6 +85,7 @@ class Facts:
     sight: Sight
     rows: Mapping[str, Registered | None] = field(default_factory=dict)
     gone: frozenset[int] = frozenset()
+    files: bool = True
 
     def row_query_id(self, name: str) -> int | None:
         """The id of the row query of that name, or None."""

@@ -27,10 +27,27 @@ def create_query(facts: Facts, statement: lang.CreateQuery) -> Plan:
         return Plan(f"query {name} exists")
     if old is None or not statement.replace:
         check_free(facts, name)
+    _check_readers(facts, name, old)
     bound = lang.bind_standing(statement.select, Names(facts))
     if isinstance(bound, RowQuery):
         return create_row_query(facts, statement, bound, old)
-    return plan_query(facts, NewQuery(name, bound, _resumed(statement.options, old), statement.text, old))
+    reads = reads_of(facts, statement.text)
+    return plan_query(facts, NewQuery(name, bound, _resumed(statement.options, old), statement.text, old, reads))
+
+
+def reads_of(facts: Facts, text: str) -> tuple[int, ...]:
+    """The queries, by id, whose answers a query reads that has this text."""
+    [statement] = lang.parse(text)
+    assert isinstance(statement, lang.CreateQuery | lang.Select)
+    return tuple(q.id for q in lang.queries_read(statement.select, Names(facts)))
+
+
+def _check_readers(facts: Facts, name: str, old: Standing | Registered | None) -> None:
+    """Refuse to replace a query that others read: they would go on with what it was. Raises: Refusal."""
+    readers = [] if old is None else facts.catalog.readers_of_answers(old.id)
+    if readers:
+        names = ", ".join(sorted(q.definition.name for q in readers))
+        raise Refusal(f"query '{name}' is read by {names}", words=(name,), expected=f"DROP QUERY {names} first")
 
 
 def _resumed(options: QueryOptions, old: Standing | Registered | None) -> QueryOptions:
@@ -46,13 +63,17 @@ def _resumed(options: QueryOptions, old: Standing | Registered | None) -> QueryO
 
 @dataclass(frozen=True)
 class NewQuery:
-    """A query over windows or relations that is to be registered. name: None: it is called by its id. old: replaced."""
+    """A query over windows or relations that is to be registered.
+
+    name: None: it is called by its id. old: replaced. reads: ids of the queries whose answers it reads.
+    """
 
     name: str | None
     query: StandingQuery | Staged
     options: QueryOptions
     text: str
     old: Standing | Registered | None = None
+    reads: tuple[int, ...] = ()
 
 
 def plan_query(facts: Facts, new: NewQuery) -> Plan:
@@ -74,7 +95,7 @@ def plan_query(facts: Facts, new: NewQuery) -> Plan:
     if new.old is None and facts.catalog.lookup(name) is not None:
         raise QueryError(f"the name '{name}' is taken; choose another, or drop the old one first")
     replaces = new.old.id if isinstance(new.old, Registered) else None
-    planned = plan_standing(facts, Wanted(number, name, settled.query, settled.options, new.text, new.old))
+    planned = plan_standing(facts, Wanted(number, name, settled.query, settled.options, new.text, new.old, new.reads))
     event = planned.event if new.old is None else planned.event | {"replaces": new.old.id}
     steps: list[Step] = [*settled.steps, *planned.checks]
     steps.append(Record((*settled.events, event), (name,), replaces))
@@ -115,7 +136,7 @@ def alter_window(facts: Facts, statement: lang.AlterQuery) -> Plan:
         raise _outdated(facts, name, definition.text) or fault from None
     if isinstance(bound, RowQuery):
         raise Refusal(f"query '{name}' cannot have this window", words=("WINDOW",))
-    plan = plan_query(facts, NewQuery(definition.name, bound, definition.options, text, standing))
+    plan = plan_query(facts, NewQuery(definition.name, bound, definition.options, text, standing, definition.reads))
     before, kept = facts.catalog.synopses.get(standing.synopsis), plan.over(facts).catalog.queries[plan.made]
     if before is not None and kept.synopsis == before.owner and isinstance(before.spec, PanesSpec):
         panes = duration(before.spec.panes.width)

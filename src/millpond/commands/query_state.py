@@ -38,7 +38,7 @@ from millpond.types.relation_queries import are_together
 
 @dataclass(frozen=True)
 class Wanted:
-    """A query that is to be registered. number: its id. old: what it replaces."""
+    """A query that is to be registered. number: its id. old: what it replaces. reads: the queries that it reads."""
 
     number: int
     name: str
@@ -46,6 +46,7 @@ class Wanted:
     options: QueryOptions
     text: str
     old: Standing | Registered | None = None
+    reads: tuple[int, ...] = ()
 
     def standing(
         self, synopsis: str, first_epoch: int, waits: bool, retained: bool = False, inputs: tuple[str, ...] = ()
@@ -53,7 +54,9 @@ class Wanted:
         """The standing query with the state that serves it; `waits`: it is back-filled first."""
         old = self.old
         version = 1 if old is None else version_of(old) + 1
-        definition = QueryDefinition(self.name, self.query, self.options, self.number, version, self.text, retained)
+        definition = QueryDefinition(
+            self.name, self.query, self.options, self.number, version, self.text, retained, self.reads
+        )
         status: Status = "backfilling" if waits else "live"
         previous = () if old is None else (*old.previous, old.id)
         return Standing(definition, synopsis, first_epoch, status, previous=previous, inputs=inputs)

@@ -14,7 +14,7 @@ from dataclasses import replace
 from millpond import language as lang
 from millpond.archive import parse_design
 from millpond.archive.retention import is_cut
-from millpond.commands.naming import check_free, stream_named
+from millpond.commands.naming import NO_FILES, check_free, stream_named
 from millpond.commands.planned import (
     AlterColumns,
     AlterStream,
@@ -31,13 +31,14 @@ from millpond.commands.pond_facts import Facts
 from millpond.commands.summary_copies import set_summaries
 from millpond.operators.registry import check_asked
 from millpond.sources.formats.carriers import carriers
-from millpond.support.errors import MillpondError, Refusal
+from millpond.support.errors import MillpondError, Refusal, SourceError
 from millpond.support.spelling import nearest
-from millpond.types import Column, StreamDefinition, to_json
+from millpond.support.sql import quote, text_literal
+from millpond.types import Column, FileTable, StreamDefinition, to_json
 
 
-def create_stream(facts: Facts, statement: lang.CreateStream) -> Plan:
-    """Plan CREATE STREAM. Raises: Refusal."""
+def create_stream(facts: Facts, statement: lang.CreateStream, shown: str = "") -> Plan:
+    """Plan CREATE STREAM. shown: what the message has before it. Raises: Refusal."""
     definition, asked = statement.definition, statement.definition.options.archive_at
     if statement.if_not_exists and isinstance(facts.catalog.lookup(definition.name), StreamDefinition):
         return Plan(f"stream {definition.name} exists")
@@ -49,7 +50,7 @@ def create_stream(facts: Facts, statement: lang.CreateStream) -> Plan:
     if summaries := parse_design(definition.options.archive).summaries:
         events.append(set_summaries(facts, ids, definition, summaries))
     steps: list[Step] = []
-    message = f"stream {definition.name} created"
+    message = f"{shown}stream {definition.name} created"
     if definition.options.source == "files":
         steps += [
             CheckPath(definition.options.path or ""),
@@ -57,6 +58,48 @@ def create_stream(facts: Facts, statement: lang.CreateStream) -> Plan:
         ]
     steps += [MakeStream(definition, asked), Record(tuple(events), (definition.name,))]
     return Plan(message, tuple(steps), ids.used)
+
+
+#: Names of columns that are taken for the event time where several could be, the first that is there.
+_TIMES = ("ts", "event_time", "eventtime", "timestamp", "time", "datetime", "at")
+
+
+def create_stream_from(facts: Facts, statement: lang.CreateStreamFrom) -> Plan:
+    """Plan CREATE STREAM … FROM: the CREATE STREAM with the columns of files, which the message shows.
+
+    Raises: Refusal where there are no such files, or no event time among their columns; StatementError.
+    """
+    name = statement.name
+    if statement.if_not_exists and isinstance(facts.catalog.lookup(name), StreamDefinition):
+        return Plan(f"stream {name} exists")
+    if not facts.files:
+        raise Refusal(NO_FILES, words=("FROM",))
+    check_free(facts, name)
+    try:
+        text = _written_from(statement, facts.sight.file(statement.path))
+    except SourceError as error:
+        raise Refusal(str(error), words=(f"'{statement.path}'",)) from None
+    [made] = lang.parse(text)
+    assert isinstance(made, lang.CreateStream)
+    return create_stream(facts, made, f"{text};\n")
+
+
+def _written_from(statement: lang.CreateStreamFrom, files: FileTable) -> str:
+    """The CREATE STREAM that a CREATE STREAM … FROM stands for."""
+    columns = [(c.name, "VARCHAR" if c.type == '"NULL"' else c.type) for c in files.columns]
+    fields = ",\n".join(f"  {quote(column)} {kind}" for column, kind in columns)
+    options = [f"path = {text_literal(statement.path)}"]
+    if "header" not in statement.given and not files.header:
+        options.append("header = false")
+    if "delimiter" not in statement.given and files.delimiter not in (",", "\t"):
+        options.append(f"delimiter = {text_literal(files.delimiter)}")
+    times = [column for column, kind in columns if kind.startswith("TIMESTAMP")]
+    if "event_time" not in statement.given and times:
+        known = {column.lower(): column for column in times}
+        time = next((known[each] for each in _TIMES if each in known), times[0])
+        options.append(f"event_time = {text_literal(time)}")
+    options += [statement.options.strip()] if statement.options.strip() else []
+    return f"CREATE STREAM {quote(statement.name)} (\n{fields}\n) WITH (\n  {(',' + chr(10) + '  ').join(options)}\n)"
 
 
 def with_design(definition: StreamDefinition) -> StreamDefinition:

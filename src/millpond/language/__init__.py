@@ -20,11 +20,13 @@ if TYPE_CHECKING:
     from millpond.language.filled_scripts import Filled, Parameters, with_parameters
     from millpond.language.inference.widening import is_wider, wider_than
     from millpond.language.plan.binding import bind_query
-    from millpond.language.plan.standing import bind_select, bind_selection, bind_standing
+    from millpond.language.plan.standing import bind_select, bind_selection
     from millpond.language.plan.table_queries import TableQuery
+    from millpond.language.registering import bind_standing
     from millpond.language.resolve.relation_refs import DEAD_COLUMNS, RelationRef
     from millpond.language.resolve.schema import Schema
     from millpond.language.rewindow import select_text, with_window
+    from millpond.language.rewrite.answers_read import queries_read
     from millpond.language.script import parse
     from millpond.language.syntax.statement_types import (
         AlterColumns,
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
         AlterStream,
         AlterSystem,
         AlterTable,
+        Copy,
         CreateQuery,
         CreateStream,
+        CreateStreamFrom,
         CreateTable,
         DeriveStream,
         Describe,
@@ -58,8 +62,10 @@ _HOMES = {
     "AlterSystem": "syntax.statement_types",
     "AlterTable": "syntax.statement_types",
     "Binder": "templates",
+    "Copy": "syntax.statement_types",
     "CreateQuery": "syntax.statement_types",
     "CreateStream": "syntax.statement_types",
+    "CreateStreamFrom": "syntax.statement_types",
     "CreateTable": "syntax.statement_types",
     "DEAD_COLUMNS": "resolve.relation_refs",
     "DeriveStream": "syntax.statement_types",
@@ -79,13 +85,14 @@ _HOMES = {
     "bind_query": "plan.binding",
     "bind_select": "plan.standing",
     "bind_selection": "plan.standing",
-    "bind_standing": "plan.standing",
+    "bind_standing": "registering",
     "is_wider": "inference.widening",
     "parse": "script",
     "pointing": "syntax.token_places",
     "pointing_into": "syntax.token_places",
     "Filled": "filled_scripts",
     "Parameters": "filled_scripts",
+    "queries_read": "rewrite.answers_read",
     "select_text": "rewindow",
     "token_place": "syntax.token_places",
     "wider_than": "inference.widening",
@@ -101,8 +108,10 @@ __all__ = [
     "AlterSystem",
     "AlterTable",
     "Binder",
+    "Copy",
     "CreateQuery",
     "CreateStream",
+    "CreateStreamFrom",
     "CreateTable",
     "DeriveStream",
     "Describe",
@@ -128,6 +137,7 @@ __all__ = [
     "parse",
     "pointing",
     "pointing_into",
+    "queries_read",
     "select_text",
     "token_place",
     "wider_than",

@@ -13,16 +13,18 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from millpond.language.inference.column_types import NAMES, TypeRefused, canonical
 from millpond.language.syntax.bounds_clause import EdgeReader, cut_bounds
-from millpond.language.syntax.dialect import MillpondParser, SyntaxFault, new_parser
-from millpond.language.syntax.source_text import nearest
+from millpond.language.syntax.dialect import MillpondParser, SyntaxFault, everything_of, new_parser
+from millpond.language.syntax.source_text import nearest, placed
 from millpond.language.syntax.statement_types import (
     AlterColumns,
     AlterQuery,
     AlterStream,
     AlterSystem,
     AlterTable,
+    Copy,
     CreateQuery,
     CreateStream,
+    CreateStreamFrom,
     CreateTable,
     DeriveStream,
     Describe,
@@ -44,6 +46,7 @@ from millpond.language.with_options.option_reader import OptionReader, Written
 from millpond.language.with_options.stream_options import stream_options
 from millpond.language.with_options.table_options import altered_table, table_of
 from millpond.support.errors import StatementError
+from millpond.support.file_names import FILE_ENDINGS, file_ending, is_file_name
 from millpond.types import Column, QueryOptions, StreamDefinition
 from millpond.types.as_of import AsOf
 from millpond.types.columns import is_own, own_name_refused
@@ -59,10 +62,13 @@ from millpond.types.options import (
     options_of,
 )
 
-STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER", "REFRESH")
+STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "COPY", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER", "REFRESH")
 MAX_STATEMENT = 500_000
 _QUERY_STARTS = ("SELECT", "WITH", "FROM", "(", "VALUES", "PIVOT", "UNPIVOT", "TABLE")
 _MAX_NAME = 128
+
+#: How a file is written, by the end of its name.
+_WRITTEN = {"tsv": "csv", "ndjson": "json", "jsonl": "json"}
 
 
 def parse(script: str) -> list[Statement]:
@@ -207,6 +213,7 @@ class _Reader:
             "CREATE": self.create,
             "DROP": self.drop,
             "SHOW": self.show,
+            "COPY": self.copy,
             "DESCRIBE": self.describe,
             "DESC": self.describe,
             "EXPLAIN": self.explain,
@@ -246,6 +253,8 @@ class _Reader:
                 **own,
                 **self.common,
             )
+        if kind == "STREAM" and self.take("FROM"):
+            return self.create_from(name, if_not_exists, at)
         if self.take("AS"):
             self.fail(f"CREATE {kind} … AS is not available yet", self.parser._prev, expected="(column type, …)")
         written = self.columns()
@@ -259,6 +268,54 @@ class _Reader:
         columns = tuple(w.column for w in written)
         table, uri = table_of(name, columns, options)
         return CreateTable(definition=table, if_not_exists=if_not_exists, uri=uri, **self.common)
+
+    def create_from(self, name: str, if_not_exists: bool, at: Token) -> CreateStreamFrom:
+        """`FROM 'files' [WITH (options)]`: what the options say is looked at when the columns are known."""
+        path = self.file_name()
+        start = self.token.start if self.token else 0
+        options = self.with_options(options_of(StreamTerms), at)
+        written = self.script[start : self.parser._prev.end + 1] if options.options else ""
+        return CreateStreamFrom(
+            name=name,
+            path=path,
+            options=written.partition("(")[2].removesuffix(")"),
+            given=frozenset(options.options),
+            if_not_exists=if_not_exists,
+            **self.common,
+        )
+
+    def file_name(self) -> str:
+        """A text that names files."""
+        token = self.token
+        if not token or token.token_type != TokenType.STRING:
+            self.unexpected("the name of a file in single quotes")
+        if not is_file_name(token.text):
+            self.fail(f"the format of '{token.text}' cannot be told from its name", token, ", ".join(FILE_ENDINGS))
+        self.parser._advance()
+        return token.text
+
+    def copy(self) -> Copy:
+        """`COPY (SELECT …) TO 'file'`, `COPY name TO 'file' (FORMAT csv)`."""
+        opening = self.parser._index
+        if self.word() == "(":
+            tree = self.parser._parse_select(nested=True, parse_subquery_alias=False)
+            tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
+        else:
+            at = self.place
+            item = exp.Identifier(this=self.name("a stream, table or query (or (SELECT …))"), quoted=True)
+            tree = everything_of(exp.Table(this=placed(item, at)))
+        if not isinstance(tree, exp.Query):
+            self.fail("this is not a query", self.tokens[opening], expected="COPY (SELECT …) TO 'file.parquet'")
+        self.expect("TO", what="TO 'file.parquet'")
+        path = self.file_name()
+        form = file_ending(path)
+        if self.take("("):
+            self.expect("FORMAT")
+            form = self.expect("PARQUET", "CSV", "JSON").lower()
+            if not self.take(")"):
+                self.unexpected("')'")
+        common = {name: self.common[name] for name in ("text", "offset", "script")}
+        return Copy(select=WrittenSelect(tree, **common), path=path, form=_WRITTEN.get(form, form), **self.common)
 
     def columns(self) -> tuple[WrittenColumn, ...]:
         if not self.take("("):

@@ -19,8 +19,8 @@ from sqlglot import exp
 from millpond.language.conditions.axes import Constant, ConstantFault
 from millpond.language.conditions.factors import Factor, Marks, boxes_of, number_form, ranges_of
 from millpond.language.inference.zoned import utc_text
-from millpond.language.plan import standing
 from millpond.language.plan.standing import Analysis, analyse, unmarked, without_marks
+from millpond.language.registering import bind_standing
 from millpond.language.resolve.schema import Schema
 from millpond.language.script import parse
 from millpond.language.syntax.bounds_clause import EdgeReader
@@ -176,7 +176,7 @@ class Binder:
     def ordinary(self, text: str) -> Query | Staged:
         """Parse and bind."""
         statement = _select_of(text)
-        return standing.bind_standing(statement.select, self.schema)
+        return bind_standing(statement.select, self.schema)
 
     def valid(self, template: _Template) -> bool:
         """Whether the streams are still those that the template was made for."""

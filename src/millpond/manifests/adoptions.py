@@ -41,6 +41,3 @@ class Adoption:
         """Names of the files that no commit names before it is adopted."""
         yield from (s.path for s in (*self.state, *self.results, *self.passed))
         yield from (s.path for files in self.dead.values() for s in files)
-
-
-__all__ = ["Adoption"]

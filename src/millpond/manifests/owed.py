@@ -52,6 +52,21 @@ def owed_together(stretches: Iterable[Owed], most: int = MOST) -> tuple[Owed, ..
     return tuple(found)
 
 
+def scanned_together(stretches: Iterable[Owed]) -> tuple[Owed, ...]:
+    """Stretches as they are read: those that lie closer together than they are long are one scan.
+
+    >>> [(s.low, s.high) for s in scanned_together([Owed(0, 10, 1, 1), Owed(15, 25, 1, 1), Owed(900, 910, 1, 1)])]
+    [(0, 25), (900, 910)]
+    """
+    found: list[Owed] = []
+    for each in owed_together(stretches):
+        if found and each.low - found[-1].high <= max(each.high - each.low, found[-1].high - found[-1].low):
+            found[-1] = _joined(found[-1], each)
+        else:
+            found.append(each)
+    return tuple(found)
+
+
 def _joined(one: Owed, other: Owed) -> Owed:
     return Owed(
         min(one.low, other.low), max(one.high, other.high), min(one.first, other.first), max(one.last, other.last)
@@ -90,6 +105,3 @@ def settled(owed: Sequence[Owed], epoch: int) -> tuple[Owed, ...]:
 def all_owed(_before: Any, after: Sequence[Any]) -> tuple[Owed, ...]:
     """What any shard says is owed: the rule of a field of progress."""
     return owed_together(each for owed in after for each in owed)
-
-
-__all__ = ["Owed", "all_owed", "owed_of", "owed_together", "settled"]

@@ -177,6 +177,3 @@ def parameters_json(parameters: Parameters) -> Any:
     if isinstance(parameters, Mapping):
         return {name: to_json(each) for name, each in parameters.items()}
     return [to_json(each) for each in parameters]
-
-
-__all__ = ["NoConstant", "Parameters", "TypedText", "literal", "of_json", "parameters_json", "to_json", "typed"]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, assert_never
 
 import duckdb
 import numpy as np
@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.synopses.aggregates.splits import ENTRIES, OPERATIONS, Component
+from millpond.synopses.aggregates.splits import Component
 from millpond.synopses.enums import query_ordered
 from millpond.windows.candidates import Ints, fold
 from millpond.windows.run_sums import run_float_sums, run_minima, run_sums
@@ -36,20 +36,23 @@ def fold_components(
     """
     folded: dict[str, pa.Array] = {}
     for component in components:
-        name = component.name
-        if component.kind == "add":
-            folded[name] = _add(table[name], low, high)
-        elif component.kind in ("min", "max"):
-            folded[name] = _extreme(db, table[name], component.kind, low, high)
-        elif component.kind in ("list", "set", *ENTRIES):
-            folded[name] = _concatenate(table[name], low, high)
-            folded.update((each, _add(table[each], low, high)) for each in component.names[1:])
-        elif component.kind in OPERATIONS:
-            folded[name] = _operation(table[name], component.kind, low, high)
-        elif component.kind == "moments":
-            folded.update(_moments(table, name, low, high))
-        else:
-            folded.update(_comoments(table, name, low, high))
+        name, kind = component.name, component.kind
+        match kind:
+            case "add":
+                folded[name] = _add(table[name], low, high)
+            case "min" | "max":
+                folded[name] = _extreme(db, table[name], kind, low, high)
+            case "list" | "set" | "counts" | "frequent" | "quantiles" | "distinct" | "steps":
+                folded[name] = _concatenate(table[name], low, high)
+                folded.update((each, _add(table[each], low, high)) for each in component.names[1:])
+            case "bit_and" | "bit_or" | "bit_xor" | "product":
+                folded[name] = _operation(table[name], kind, low, high)
+            case "moments":
+                folded.update(_moments(table, name, low, high))
+            case "comoments":
+                folded.update(_comoments(table, name, low, high))
+            case _:
+                assert_never(kind)
     return folded
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeVar, assert_never
 
 import duckdb
 import numpy as np
@@ -290,27 +290,27 @@ def regroup(db: duckdb.DuckDBPyConnection, spec: SynopsisSpec, table: pa.Table) 
         return _regroup_by_fold(db, spec, table)
     columns = ["pane", *spec.key_names, "sum(n)::BIGINT AS n"]
     for c in spec.components:
-        name = c.name
-        kind = table.schema.field(name).type
-        if c.kind == "add":
-            call = f"fsum({name})" if pa.types.is_floating(kind) else f"sum({name})"
-            cast = (
-                "BIGINT"
-                if pa.types.is_integer(kind)
-                else f"DECIMAL(38,{kind.scale})"
-                if pa.types.is_decimal(kind)
-                else "DOUBLE"
-            )
-            columns.append(f"{call}::{cast} AS {name}")
-        elif c.kind == "set":
-            values = f"flatten(list({name}))"  # list_distinct drops NULL, which is a value of list(DISTINCT …)
-            null = f"CASE WHEN list_count({values}) < len({values}) THEN [NULL] ELSE [] END"
-            columns.append(f"list_concat(list_distinct({values}), {null}) AS {name}")
-        elif c.kind == "list" or c.kind in ENTRIES:
-            columns.append(f"flatten(list({name}) FILTER (WHERE {name} IS NOT NULL)) AS {name}")
-            columns += [f"sum({each})::BIGINT AS {each}" for each in c.names[1:]]
-        else:
-            columns.append(f"{c.kind}({name}) AS {name}")
+        name, stored = c.name, table.schema.field(c.name).type
+        match c.kind:
+            case "add":
+                if pa.types.is_floating(stored):
+                    columns.append(f"fsum({name})::DOUBLE AS {name}")
+                else:
+                    cast = f"DECIMAL(38,{stored.scale})" if pa.types.is_decimal(stored) else "BIGINT"
+                    columns.append(f"sum({name})::{cast} AS {name}")
+            case "set":
+                values = f"flatten(list({name}))"  # list_distinct drops NULL, which is a value of list(DISTINCT …)
+                null = f"CASE WHEN list_count({values}) < len({values}) THEN [NULL] ELSE [] END"
+                columns.append(f"list_concat(list_distinct({values}), {null}) AS {name}")
+            case "list" | "counts" | "frequent" | "quantiles" | "distinct" | "steps":
+                columns.append(f"flatten(list({name}) FILTER (WHERE {name} IS NOT NULL)) AS {name}")
+                columns += [f"sum({each})::BIGINT AS {each}" for each in c.names[1:]]
+            case "min" | "max" | "bit_and" | "bit_or" | "bit_xor" | "product":
+                columns.append(f"{c.kind}({name}) AS {name}")
+            case "moments" | "comoments":
+                raise AssertionError  # these are put together by `_regroup_by_fold`
+            case _:
+                assert_never(c.kind)
     merged = query_ordered(db, f"SELECT {', '.join(columns)} FROM parts GROUP BY ALL", parts=table)
     merged = merged.cast(table.schema) if merged.schema != table.schema else merged
     return shrink(db, spec.components, merged)

@@ -89,22 +89,36 @@ def _same(one: Record, other: Ingest) -> bool:
 
 
 def _backfill(case: SltCase, records: list[Record]) -> list[Record]:
-    waiting: dict[str, Record] = {}
+    waiting: dict[str, Statement] = {}
     out: list[Record] = []
+
+    def register(name: str) -> None:
+        """The query of a name, behind those whose answers it reads."""
+        record = waiting.pop(name)
+        for each in [n for n in waiting if n in _words(record.sql)]:
+            register(each)
+        out.extend((record, Settle(record.line)))
+
     for record in records:
         created = _created(record)
         if isinstance(record, Statement) and created is not None and created not in waiting:
-            waiting[created] = record if _of_rows(record.sql) else replace(record, sql=with_since(record.sql))
+            plain = _of_rows(record.sql) and not _words(record.sql) & waiting.keys()
+            waiting[created] = record if plain else replace(record, sql=with_since(record.sql))
             continue
         if isinstance(record, (Query, Statement)):
-            words = {w.lower() for w in re.findall(r"\w+", record.sql)}
+            words = _words(record.sql)
             everything = bool(words & {"show", "drop", "alter"}) and isinstance(record, Query | Statement)
             for name in [n for n in waiting if n in words or (everything and "synopses" not in words)]:
-                out += [waiting.pop(name), Settle(record.line)]
+                if name in waiting:
+                    register(name)
         out.append(record)
-    for left in waiting.values():
-        out += [left, Settle(left.line)]
+    while waiting:
+        register(next(iter(waiting)))
     return out
+
+
+def _words(sql: str) -> set[str]:
+    return {word.lower() for word in re.findall(r"\w+", sql)}
 
 
 class Settle(Drain):

@@ -76,6 +76,7 @@ from millpond.types.selections import Edge, Interval, JoinFactor, Side, Span
 from millpond.types.sql_expressions import Call, Expression, all_of, columns_read, composed
 from millpond.types.stream_definitions import (
     Derivation,
+    FileTable,
     Generated,
     StreamDefinition,
     StreamOptions,
@@ -133,6 +134,7 @@ __all__ = [
     "Elements",
     "Expression",
     "Feed",
+    "FileTable",
     "FunctionDefinition",
     "Generated",
     "GroupArgument",

@@ -40,7 +40,11 @@ def outer_of(query: StandingQuery | Staged) -> StandingQuery:
 
 @dataclass(frozen=True)
 class QueryDefinition:
-    """A standing query as registered. retained: its stream has a retention, so that windows can be cut by it."""
+    """A standing query as registered.
+
+    retained: its stream has a retention, so that windows can be cut by it. reads: ids of the queries whose answers it
+    reads.
+    """
 
     name: str
     query: StandingQuery
@@ -49,6 +53,7 @@ class QueryDefinition:
     version: int = 1
     text: str = ""
     retained: bool = False
+    reads: tuple[int, ...] = ()
 
     @property
     def is_relation(self) -> bool:

@@ -68,6 +68,3 @@ class Landmark:
     zone: str = "UTC"
     months: int = 0
     always: bool = False
-
-
-__all__ = ["EPOCH", "FOREVER", "NEVER", "Landmark", "micros_of", "moment", "moment_of"]

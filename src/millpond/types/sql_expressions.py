@@ -59,6 +59,10 @@ class Expression(Written):
 
     def typed(self, kind: str) -> Expression:
         """With its DuckDB type."""
+        if kind == self.type:
+            return self
+        if self.column is not None:
+            return Expression.column_of(self.column, kind)
         return Expression(self.sql, self.columns, self.calls, self.conjuncts, self.call, kind)
 
     def within(self, before: str, after: str = "") -> Expression:
@@ -90,7 +94,7 @@ class Expression(Written):
         kind = ""
         if len(value) > 1 and isinstance(value[-1], str):
             *value, kind = value
-        if len(value) == 1:
+        if len(value) == 1:  # a column
             return cls.column_of(value[0], kind)
         if len(value) == 2:
             return cls(value[0], tuple(value[1]), type=kind)

@@ -219,3 +219,11 @@ class TableDefinition:
     valid_from: str | None = None
     valid_to: str | None = None
     missing: Literal["error", "null"] = "null"
+
+
+@dataclass(frozen=True)
+class FileTable(TableDefinition):
+    """Files as a table, as they look. scan: the DuckDB SQL that reads them. paths: those that it may open."""
+
+    scan: str = ""
+    paths: tuple[str, ...] = ()

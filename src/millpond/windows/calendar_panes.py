@@ -207,15 +207,3 @@ def back_from(window: CalendarWindow, now: int, until: int) -> int:
     days = np.array([shown // DAY])
     earlier = days - count if window.length.unit == "days" else months_later(days, -count)
     return int(instants(window.zone, earlier, shown % DAY)[0])
-
-
-__all__ = [
-    "CalendarPanes",
-    "back_from",
-    "calendar_panes_of",
-    "first_day",
-    "in_month",
-    "month_of",
-    "months_later",
-    "steps_of",
-]

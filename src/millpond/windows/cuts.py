@@ -65,6 +65,3 @@ class Cut(Variant):
     @abstractmethod
     def told(self, times: Ints) -> tuple[Ints | None, Ints]:
         """The panes of rows as (places of the rows, panes); places None: each row is in one pane."""
-
-
-__all__ = ["FAR", "TOLD", "WHOLE", "Cut", "Ints"]

@@ -107,6 +107,3 @@ def _chunk(zone: str, clock: int, chunk: int) -> Ints:
         ahead = (EPOCH + timedelta(days=day) + of_day).replace(tzinfo=info).utcoffset() or timedelta()
         offsets[place] = ahead // timedelta(microseconds=1)
     return offsets
-
-
-__all__ = ["day_of", "instants", "reading_of", "zone_of"]

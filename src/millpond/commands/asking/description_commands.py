@@ -8,7 +8,7 @@ from millpond import language as lang
 from millpond.catalog import Registered, Standing
 from millpond.commands.answer_commands import AskRows, Bound
 from millpond.commands.asking.created_as import query_as_created, stream_as_created, table_as_created
-from millpond.commands.naming import Names, query_named, stream_named, table_named
+from millpond.commands.naming import Names, NamesAndFiles, query_named, stream_named, table_named
 from millpond.commands.pond_facts import Facts
 from millpond.types import (
     Column,
@@ -24,7 +24,7 @@ def ask_describe(facts: Facts, statement: lang.Describe) -> AskRows:
     """What columns something has. Raises: StatementError where a SELECT cannot be bound; Refusal."""
     time = ""
     if not isinstance(statement.target, str):
-        columns = _columns_of(lang.bind_select(statement.target, Names(facts)))
+        columns = _columns_of(lang.bind_select(statement.target, NamesAndFiles(facts)))
     else:
         found = Names(facts).lookup(statement.target)
         if isinstance(found, StreamDefinition):

@@ -19,9 +19,10 @@ from millpond.answers.invocation import invoke
 from millpond.answers.row_queries.selection import evaluate, select_once
 from millpond.answers.table_selects import select_relations
 from millpond.catalog import Registered, Standing
-from millpond.commands.answer_commands import AskOnce, AskPlan, AskRows, AskShow, AskStanding, Question
+from millpond.commands.answer_commands import AskCopy, AskOnce, AskPlan, AskRows, AskShow, AskStanding, Question
 from millpond.commands.execution.table_reading import table_note
 from millpond.engine.core import Core
+from millpond.sources.local_files import write_file
 from millpond.types import (
     GroupScan,
     PairsQuery,
@@ -38,11 +39,15 @@ from millpond.types.instants import moment
 from millpond.types.plan_nodes import plan_table
 
 
-def answer(core: Core, question: Question) -> tuple[pa.Table, str]:
+def answer(core: Core, question: Question) -> tuple[pa.Table | None, str]:
     """The answer to a question, and what there is to say of it."""
     match question:
         case AskOnce(bound):
             return _once(core, bound)
+        case AskCopy(asked, path, form):
+            table, note = _once(core, asked.bound)
+            write_file(table, path, form)
+            return None, "; ".join(n for n in (f"{table.num_rows:,} rows copied to {path}", note) if n)
         case AskStanding(standing, statement):
             return _invoked(core, standing, statement)
         case AskShow(statement, streams):

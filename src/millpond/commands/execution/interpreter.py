@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import takewhile
 
 from millpond import language as lang
@@ -31,27 +32,31 @@ class Interpreter:
         self.core, self._drain, self._changed = core, drain, changed
         self.rows = RowQueries(core)
 
-    def run(self, script: str) -> Iterator[StatementResult]:
+    def run(self, script: str, files: bool = True) -> Iterator[StatementResult]:
         """Parse the whole script, then execute statement by statement, giving each one's result as it is there.
 
         Declarations that follow one another take effect together: no epoch comes between a stream and its queries.
 
+        Arguments:
+            files: whether who asks may reach files.
         Raises: StatementError for the first statement that is wrong; those before it have been executed.
         """
         statements = lang.parse(script)
         while statements:
             changes = list(takewhile(_is_change, statements))
             if not changes:
-                yield self._execute(statements.pop(0))
+                yield self._execute(statements.pop(0), files)
                 continue
-            done, fault = self._change(changes)
+            done, fault = self._change(changes, files)
             del statements[: len(changes)]
             self._changed()
             yield from done
             if fault is not None:
                 raise fault
 
-    def _change(self, statements: list[lang.Statement]) -> tuple[list[StatementResult], MillpondError | None]:
+    def _change(
+        self, statements: list[lang.Statement], files: bool
+    ) -> tuple[list[StatementResult], MillpondError | None]:
         """Carry out changes one after the other; the results, and what went wrong with the last one."""
         done: list[StatementResult] = []
         hands = Hands(self._drain, TablesAhead())
@@ -60,7 +65,7 @@ class Interpreter:
             for statement in statements:
                 try:
                     with lang.pointing(statement):
-                        carried = execute(self.core, _planning(statement), hands)
+                        carried = execute(self.core, _planning(statement, files), hands)
                 except MillpondError as error:
                     return done, error
                 except OSError as error:  # the disk is full, say
@@ -68,25 +73,25 @@ class Interpreter:
                 done.append(StatementResult("message", carried.message, statement=without_secrets(statement.text)))
         return done, None
 
-    def _execute(self, statement: lang.Statement) -> StatementResult:
+    def _execute(self, statement: lang.Statement, files: bool) -> StatementResult:
         """Carry out what changes no catalog, or answer it."""
-        planned = plan(facts_of(self.core), statement)
+        planned = plan(replace(facts_of(self.core), files=files), statement)
         with lang.pointing(statement):
             if isinstance(planned, Plan):
                 hands = Hands(self._drain)
                 said = perform(self.core, planned, hands)
                 return StatementResult("message", said, statement=statement.text, report=hands.drained)
             table, note = answer(self.core, planned)
-        return StatementResult("rows", note, table, statement.text)
+        return StatementResult("message" if table is None else "rows", note, table, statement.text)
 
 
 def _is_change(statement: lang.Statement) -> bool:
     return type(statement) in CHANGES
 
 
-def _planning(statement: lang.Statement) -> Callable[[Facts], Plan]:
+def _planning(statement: lang.Statement, files: bool) -> Callable[[Facts], Plan]:
     def planning(facts: Facts) -> Plan:
-        planned = plan(facts, statement)
+        planned = plan(replace(facts, files=files), statement)
         assert isinstance(planned, Plan)
         return planned
 

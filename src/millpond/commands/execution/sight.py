@@ -11,6 +11,8 @@ from millpond.catalog import Catalog, Registered
 from millpond.commands.pond_facts import ArchiveFacts, Facts
 from millpond.engine.core import Core
 from millpond.manifests.records import read_manifest
+from millpond.sources.local_files import local_files
+from millpond.types import FileTable
 
 
 class LiveNames:
@@ -54,6 +56,10 @@ class LiveSight:
     def rows_on(self, stream: int) -> list[int]:
         """Ids of the row queries that read a stream."""
         return [int(q) for q in self._core.register.on_stream(stream)]
+
+    def file(self, path: str) -> FileTable:
+        """Files as a table. Raises: SourceError where there are none, or they cannot be read."""
+        return local_files(path)
 
     def has_history(self, stream: int) -> bool:
         """Whether epochs have taken anything of a stream, the running one included."""

@@ -77,6 +77,3 @@ class Drain:
             self._rounds -= 1
             self._taken = core.epochs.published.epoch
         return core.mendings.is_settled(self._taken)
-
-
-__all__ = ["Drain", "Goal"]

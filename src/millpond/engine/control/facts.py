@@ -64,6 +64,3 @@ class Facts:
     matching_work: float = UNLIMITED
     force: bool = False
     mended: tuple[Adoption, ...] = ()
-
-
-__all__ = ["Facts", "StreamFacts"]

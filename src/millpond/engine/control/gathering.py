@@ -52,6 +52,3 @@ def _streams(core: Core, catalog: Catalog, clock: int, settle: bool) -> dict[int
         copies = storage.copies_entered(stream) if items else {}
         found[stream] = StreamFacts(items, log.ended_at, tuple(runtime.arriving), copies, runtime.archive.segments)
     return found
-
-
-__all__ = ["gather"]

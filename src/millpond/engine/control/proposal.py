@@ -259,6 +259,3 @@ def looked_up(
             for stream, low in (failures.attempt(query_owner(standing.id), looking) or {}).items():
                 since[stream] = min(low, since.get(stream, low))
     return {str(s): tuple(f for f in facts.streams[s].archive if f.high >= low) for s, low in since.items()}
-
-
-__all__ = ["Intake", "Proposal", "intake_of", "is_wanted", "propose", "query_progress"]

@@ -203,6 +203,3 @@ def _within(answers: pa.Table, low: int, high: int) -> pa.Table:
         return answers
     ends = answers[_end(answers)].cast(pa.int64())
     return answers.filter(pc.and_(pc.greater_equal(ends, low), pc.less(ends, high)))
-
-
-__all__ = ["attempt_mending", "run_mending"]

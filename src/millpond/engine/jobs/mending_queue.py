@@ -115,6 +115,3 @@ def mended(progress: QueryProgress, adoption: Adoption) -> QueryProgress:
         revisions=progress.revisions + found.revisions,
         missed=tuple(sorted({*progress.missed, *found.missed})),
     )
-
-
-__all__ = ["Mendings", "mended"]

@@ -174,6 +174,12 @@ class _Binder:
         if not self.inputs:
             raise self.source.error("a relation of CQL needs a stream", None, "FROM stream [RANGE 5 MINUTES]")
         for ref in refs:
+            if ref.kind == "file":
+                raise self.source.error(
+                    f"'{ref.name}' is a file, and a SELECT with such a window is about one instant",
+                    next((t for t in tables_of(self.select) if t.name == ref.name), None),
+                    "CREATE TABLE … WITH (path = …), or the window in a subquery of its own",
+                )
             if self.standing and ref.kind not in ("stream", "table"):
                 raise self.source.error(
                     f"'{ref.name}' changes with time: a standing query reads streams and tables",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Literal
 
 from sqlglot import exp
@@ -16,9 +17,9 @@ from millpond.language.resolve.schema import Schema
 from millpond.language.syntax.nodes import CheckedCast, suffix_of
 from millpond.language.syntax.source_text import Source
 from millpond.language.syntax.walks import is_cte, tables_of
-from millpond.types import Column, QueryDefinition, StreamDefinition, TableDefinition
+from millpond.types import Column, FileTable, QueryDefinition, StreamDefinition, TableDefinition
 
-Kind = Literal["query", "revisions", "final", "late", "dead", "table", "stream"]
+Kind = Literal["query", "revisions", "final", "late", "dead", "table", "file", "stream"]
 
 #: Binds a FROM item that names a stream: (the item, the stream, the generated name) -> its relation.
 StreamItem = Callable[[exp.Table, StreamDefinition, str], "RelationRef"]
@@ -38,14 +39,16 @@ class RelationRef:
     """A relation that `TableQuery.sql` reads: register it under `alias` (r0, r1, …) before running the SQL.
 
     kind: 'query' (latest revisions), 'revisions' (all of them), 'final' (those that can no longer change), 'late',
-        'dead', 'table'; 'stream' only where the caller of `bound_tree` says what a stream is. name: of the query, table
-        or stream, as declared. columns: what the SQL expects, with DuckDB types, in this order.
+        'dead', 'table', 'file'; 'stream' only where the caller of `bound_tree` says what a stream is. name: of the
+        query, table or stream, as declared. columns: what the SQL expects, with DuckDB types, in this order. file: what
+        is read, of files.
     """
 
     alias: str
     kind: Kind
     name: str
     columns: tuple[Column, ...]
+    file: FileTable | None = None
 
 
 def streams_in(select: exp.Expr, schema: Schema, source: Source) -> list[exp.Table]:
@@ -112,6 +115,7 @@ def _bind_table(
     revisions, final = suffix_of(table).revisions, suffix_of(table).final
     side = side_stream(table, source)
     kind: Kind
+    file: FileTable | None = None
     if side is not None:
         kind = side[0]
         stream = stream_of_side(schema, side[1], source)
@@ -123,6 +127,8 @@ def _bind_table(
         name = visible = found.name
         columns = _columns_of(found, bool(revisions or final))
         kind = "table"
+        if isinstance(found, FileTable):
+            kind, file, visible = "file", found, PurePath(found.name).name.split(".")[0]
         if isinstance(found, QueryDefinition):
             kind = "revisions" if revisions else "final" if final else "query"
         if kind == "revisions":
@@ -132,8 +138,8 @@ def _bind_table(
     if final and kind != "final":
         what = "FINAL and ALL REVISIONS exclude each other" if revisions else "FINAL is for the answers of a query"
         raise source.error(what, final, "FROM query FINAL")
-    key = (kind, name.lower())
-    ref = relations.setdefault(key, RelationRef(f"{prefix}{len(relations)}", kind, name, columns))
+    key = (kind, name if kind == "file" else name.lower())
+    ref = relations.setdefault(key, RelationRef(f"{prefix}{len(relations)}", kind, name, columns, file))
     _put(table, ref, visible)
     if any("ENUM(" in c.type for c in ref.columns):
         table.replace(exp.Subquery(this=_with_enums(ref), alias=table.args["alias"]))

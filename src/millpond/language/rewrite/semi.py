@@ -97,9 +97,9 @@ def _subquery(node: exp.Expr, columns: Mapping[str, Sequence[Column]]) -> exp.Se
 
 
 def looks_at_many(tree: exp.Expr) -> bool:
-    """Whether anything in a tree is a function of many rows: an aggregate, or a window function."""
+    """Whether anything in a tree is a function of many rows (an aggregate, a window function), or makes many of one."""
     calls = {str(c.this).lower() for c in tree.find_all(exp.Anonymous) if isinstance(c.this, str)}
-    return bool(calls & RELATION_AGGREGATES) or tree.find(exp.Window, exp.AggFunc) is not None
+    return bool(calls & (RELATION_AGGREGATES | {"unnest"})) or tree.find(exp.Window, exp.AggFunc) is not None
 
 
 def _compared(node: exp.Expr, inner: exp.Select) -> Sequence[tuple[exp.Expr, exp.Expr]]:

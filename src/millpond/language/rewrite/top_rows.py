@@ -99,6 +99,3 @@ def _has_star(node: exp.Expr) -> bool:
 def _is_window(node: exp.Expr) -> bool:
     """Whether an expression is a column that answers of windows have, by which they are apart anyway."""
     return isinstance(node, exp.Column) and not node.table and node.name.lower() in WINDOW_COLUMNS
-
-
-__all__ = ["in_windows", "per_of", "qualified"]

@@ -25,7 +25,7 @@ from millpond.language.resolve.aggregate_windows import same_window, windowed_ca
 from millpond.language.resolve.from_items import find
 from millpond.language.resolve.relation_outputs import RESERVED
 from millpond.language.resolve.schema import Schema
-from millpond.language.syntax.nodes import ToStream, to_stream_of, window_of, with_suffix
+from millpond.language.syntax.nodes import FromParentheses, ToStream, to_stream_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source, around, nearest, placed, span, token_span
 from millpond.language.syntax.window_clause import WindowClause
 from millpond.language.syntax.written_select import WrittenSelect
@@ -79,7 +79,7 @@ def split(written: WrittenSelect, schema: Schema) -> Split | None:
     Raises: StatementError for windows behind parentheses that stand elsewhere, or behind what is no stream.
     """
     select, text, source = written.tree, written.text, written.source
-    if "[" not in text:
+    if "[" not in text and select.find(FromParentheses) is None:
         return None
     if not isinstance(select, exp.Select) or select.args.get("from_") is None:
         _refuse_elsewhere(select, [], source)

@@ -82,11 +82,11 @@ class MillpondParser(DuckDBParser):
         """A statement that asks: SELECT, WITH, FROM, VALUES, or a short form of SELECT * (PIVOT, UNPIVOT, TABLE)."""
         if self._match_texts(("PIVOT", "UNPIVOT")):
             pivot = self._parse_simplified_pivot(is_unpivot=self._prev.text.upper() == "UNPIVOT")
-            found: exp.Expr | None = _everything_of(exp.Subquery(this=pivot))
+            found: exp.Expr | None = everything_of(exp.Subquery(this=pivot))
         elif self._curr.text.upper() == "TABLE" and self._next.token_type != TokenType.L_PAREN:
             self._advance()
             table = self._parse_table()
-            found = None if table is None else _everything_of(table)
+            found = None if table is None else everything_of(table)
         else:
             found = self._parse_statement()
         if isinstance(found, exp.Values):
@@ -441,7 +441,7 @@ class Millpond(DuckDB):
     Parser = MillpondParser
 
 
-def _everything_of(item: exp.Expr) -> exp.Select:
+def everything_of(item: exp.Expr) -> exp.Select:
     """SELECT * FROM item."""
     return exp.Select(expressions=[exp.Star()], from_=exp.From(this=item))
 

@@ -30,6 +30,13 @@ def placed(node: _Node, at: tuple[int, int] | None) -> _Node:
     return node
 
 
+def unplaced(tree: exp.Expr) -> None:
+    """Forget where a tree stood, which is part of another text from now on."""
+    for node in tree.walk():
+        for key in ("start", "end", "line", "col"):
+            node.meta.pop(key, None)
+
+
 def around(spans: Iterable[tuple[int, int] | None]) -> tuple[int, int] | None:
     """From where the first of some places begins to where the last one ends; None without any."""
     known = [each for each in spans if each is not None]

@@ -37,6 +37,20 @@ class CreateStream(Statement):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CreateStreamFrom(Statement):
+    """CREATE STREAM [IF NOT EXISTS] name FROM 'files' [WITH (options)]: its columns are those of the files.
+
+    options: what stands between the parentheses, as it is written. given: names of them, in small letters.
+    """
+
+    name: str
+    path: str
+    options: str
+    given: frozenset[str]
+    if_not_exists: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
 class DeriveStream(Statement):
     """CREATE STREAM [IF NOT EXISTS] name [WITH (options)] AS SELECT …; not yet bound.
 
@@ -102,6 +116,15 @@ class Drop(Statement):
     name: str
     if_exists: bool = False
     cascade: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class Copy(Statement):
+    """COPY (SELECT …) TO 'file', COPY name TO 'file'. form: 'parquet', 'csv' or 'json'."""
+
+    select: WrittenSelect
+    path: str
+    form: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -159,6 +159,3 @@ class _CallReader(WindowReader):
             if self.token.token_type != TokenType.COMMA or ends:
                 return
             self.parser._advance()
-
-
-__all__ = ["begins_window_function", "parse_window_function"]

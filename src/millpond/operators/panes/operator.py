@@ -66,7 +66,16 @@ from millpond.types import (
 )
 from millpond.types.durations import duration
 from millpond.types.plan_nodes import PlanNode
-from millpond.windows import CalendarPanes, KindPanes, Panes, begin_of, first_end_after, last_end_until
+from millpond.windows import (
+    CalendarPanes,
+    KindPanes,
+    Panes,
+    begin_of,
+    cover_of,
+    first_end_after,
+    last_end_until,
+    panes_of,
+)
 from millpond.windows.landmark_windows import landmark_zero
 from millpond.windows.pane_layout import WHOLE
 
@@ -240,6 +249,12 @@ class PanesOperator(WindowOperator):
             raise Refusal(
                 "a window that grows reports every window since a group's first row by itself: leave empty='report'"
                 " out",
+                "empty",
+            )
+        if options.empty == "report" and query.keys and cover_of(panes_of(query.window), query.window).varies:
+            raise Refusal(
+                "empty='report' does not go with GROUP BY where windows differ in length, as months that slide by days"
+                " do",
                 "empty",
             )
         if options.flush != "at once":

@@ -127,6 +127,3 @@ def _kept(aggregate: Aggregate) -> Fact:
         kept = "distinct values" if aggregate.distinct else "values"
         return Fact("holistic", f"{function} keeps all {kept} of each pane and group; state grows with the rows")
     return Fact("bounded", f"{function} keeps a fixed number of accumulators per pane and group")
-
-
-__all__ = ["landmark_text", "pane_facts"]

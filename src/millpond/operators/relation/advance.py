@@ -400,6 +400,3 @@ def _ticks(options: QueryOptions, first: int | None, last: int) -> Ticks | None:
     if options.every is None:
         return None
     return Ticks(options.every, FOREVER if first is None else first, last)
-
-
-__all__ = ["Advancing", "known_of"]

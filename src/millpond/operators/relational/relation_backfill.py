@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.adoptions import Adoption
-from millpond.manifests.owed import Owed
+from millpond.manifests.owed import Owed, scanned_together
 from millpond.manifests.places import results_folder, state_folder
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import start_of
@@ -56,10 +56,10 @@ def answer_past(reader: RowReader[R], past: Past) -> Adoption:
 
 
 def retell_past(reader: RowReader[R], past: Past, owed: Sequence[Owed]) -> Retold:
-    """See `Answering.retell`: each stretch is read by itself."""
+    """See `Answering.retell`: stretches close to each other are read at once."""
     known = past.known.queries.get(str(reader.standing.id), QueryProgress()).read(reader.progress_kind)
     high, results = high_of(past.catalog, reader.specs, past.known.progress), list[Segment]()
-    for stretch in owed:
+    for stretch in scanned_together(owed):
         own = reader.progress_kind(first=known.own.first)
         begun = QueryProgress(closed=stretch.low, start=stretch.low, tables=known.tables, own=own)
         failed = [dict[int, list[pa.Table]]() for _ in reader.inputs]
@@ -271,6 +271,3 @@ def _joined(old: Input, new: Input) -> Input:
     if not old.rows.num_rows or not new.rows.num_rows:
         return replace(new, rows=new.rows if new.rows.num_rows else old.rows)
     return replace(new, rows=merge_rows([old.rows, new.rows]))
-
-
-__all__ = ["PIECE", "answer_past", "retell_past"]

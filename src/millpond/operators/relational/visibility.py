@@ -111,6 +111,3 @@ def pruned(progress: QueryProgress[R], inputs: Sequence[pa.Table]) -> QueryProgr
 
 def _ignores_cuts(options: QueryOptions, late: str) -> bool:
     return bool(options.delay) and late == "revise"
-
-
-__all__ = ["covered_from", "floor_of", "floored", "new_floor", "pruned", "revises", "with_floor"]

@@ -80,8 +80,8 @@ class SessionState(StoredState[SessionsSpec]):
 
     def _with_others(self, epoch: int, kept: _Kept) -> _Kept | None:
         """What this process keeps, with the rows of epochs that others ran since; None when it is of no use."""
-        if epoch >= self.version.epoch:
-            return None
+        if epoch >= self.version.epoch or kept.files - self.files_named().keys():
+            return None  # files that are gone were put together, and sums with them
         if epoch == self.version.epoch - 1:
             return kept
         came = [s for s in self.segments if s.path not in kept.files and s.last_epoch > epoch]

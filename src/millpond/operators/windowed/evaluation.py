@@ -226,10 +226,11 @@ class Evaluation:
         """Every window from the first with data up to `until`, empty or not."""
         if first is None:
             return None
-        width, step, offset = self.shape
+        _, step, offset = self.shape
         low = max(closed, self.spec.panes.pane(first) - 1)
         if ended:  # the source has ended: nothing is empty beyond the last window with data
-            until = low if not rows.num_rows else pc.max(rows["pane"]).as_py() + width
+            last = [] if not rows.num_rows else self.cover.lasts(np.array([pc.max(rows["pane"]).as_py()])).tolist()
+            until = max(last, default=low)
         start = offset - ((offset - (low + 1)) // step) * step
         return self._listed(rows, _ends_between(start, until + 1, step))
 
@@ -256,8 +257,9 @@ class Evaluation:
         some = low <= high
         if not some.any():
             return ()
-        edges = [np.array([self.spec.panes.start(int(p)) for p in side[some]], np.int64) for side in (low, high)]
-        return owed_of(edges[0], edges[1] + 1, epoch)
+        edges = [np.array([self.spec.panes.start(int(p)) for p in side[some]], np.int64) for side in (low - step, high)]
+        # From the end of the window before on, so that windows next to each other are one stretch.
+        return owed_of(edges[0] + 1, edges[1] + 1, epoch)
 
     def revise(
         self,

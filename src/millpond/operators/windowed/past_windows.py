@@ -30,7 +30,7 @@ from millpond.archive.summed.serving import Sums
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import progress_of, streams_of
 from millpond.manifests.adoptions import Adoption
-from millpond.manifests.owed import Owed, owed_together
+from millpond.manifests.owed import Owed, scanned_together
 from millpond.manifests.places import query_owner, results_folder, state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
@@ -171,9 +171,9 @@ def answer_past(kind: type[WindowKind], synopsis: Synopsis, past: Past) -> Adopt
 
 
 def retell_past(kind: type[WindowKind], synopsis: Synopsis, past: Past, owed: Mapping[int, Sequence[Owed]]) -> Retold:
-    """See `Answering.retell`: stretches that overlap are one scan, for all queries of a synopsis."""
+    """See `Answering.retell`: stretches close to each other are one scan, for all queries."""
     made, results, removed = _Past.of(kind, synopsis, past), list[Segment](), list[int]()
-    for stretch in owed_together(each for mine in owed.values() for each in mine):
+    for stretch in scanned_together(each for mine in owed.values() for each in mine):
         own = {q: [o for o in mine if stretch.low <= o.low < stretch.high] for q, mine in owed.items()}
         users = tuple(u for u in made.users if own.get(u.id))
         task = replace(made, stretch=stretch, owed={q: mine for q, mine in own.items() if mine}, users=users)

@@ -42,6 +42,3 @@ def differing(
 
 def _plain(answers: pa.Table) -> pa.Table:
     return answers.drop_columns([name for name in _NUMBERING if name in answers.column_names])
-
-
-__all__ = ["differing"]

@@ -57,6 +57,3 @@ def _refused(statement: lang.Statement, message: str) -> Failure:
     end = statement.offset + len(statement.text.split("\n", 1)[0])
     shown = error_json(StatementError(message, statement.script, statement.offset, end))
     return Failure(403, "forbidden", shown["message"], place=shown["place"])
-
-
-__all__ = ["check", "needed"]

@@ -75,11 +75,11 @@ def _pointing(filled: lang.Filled) -> Iterator[None]:
 
 def _results(call: Call, statements: list[Any], filled: lang.Filled) -> Iterator[StatementResult]:
     """The results, statement by statement; a script that changes queries is over before the first is given."""
-    service, script = call.service, filled.text
+    service = call.service
     changes = [s for s in statements if isinstance(s, _CHANGES)]
     if not changes:
         check(statements, call.caller, service.owner_of_name)
-        return service.pond.run(script)
+        return service.pond.run_for_others(filled)
     created = [s.name for s in changes if isinstance(s, lang.CreateQuery)]
     guarded = call.caller.role != "admin" and not any(isinstance(s, lang.Drain) for s in statements)
     with service.changing if guarded else nullcontext():
@@ -89,7 +89,7 @@ def _results(call: Call, statements: list[Any], filled: lang.Filled) -> Iterator
         results: list[StatementResult] = []
         fault: MillpondError | None = None
         try:
-            results.extend(service.pond.run(script))
+            results.extend(service.pond.run_for_others(filled))
         except MillpondError as error:
             fault = error
         if call.caller.owner:

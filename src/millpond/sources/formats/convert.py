@@ -287,6 +287,3 @@ def _expression(source: pa.DataType, carrier: Carrier, json: bool) -> str:
     elif carrier.kind == "float" and kinds.is_float64(source):
         cast = f"CASE WHEN isinf(c) THEN c ELSE {cast} END"
     return cast if carrier.carried == carrier.declared else f"TRY(CAST({cast} AS {carrier.carried}))"
-
-
-__all__ = ["Converted", "Mask", "blanked", "convert", "is_bytes", "is_text", "never_unfit", "valid_utf8"]

@@ -61,6 +61,3 @@ def other_delimiter(header: str, delimiter: str, known: Sequence[str]) -> str:
     written = "\\t" if best == "\t" else best
     also = f" and by '{delimiter}'" if delimiter in header else ""
     return f"its fields are separated by {told}{also} (delimiter='{written}')"
-
-
-__all__ = ["other_delimiter", "other_format"]

@@ -84,6 +84,3 @@ def _brought(array: pa.Array, kind: pa.DataType) -> pa.Array:
     values = _brought(array.values, kind.value_type)
     maker = pa.LargeListArray if kinds.is_large_list(kind) else pa.ListArray
     return maker.from_arrays(offsets, values, type=kind, mask=nulls)
-
-
-__all__ = ["floored"]

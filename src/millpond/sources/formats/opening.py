@@ -148,6 +148,3 @@ def _head(item: Item) -> bytes:
 
 def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300]
-
-
-__all__ = ["Unreadable", "check_taken", "columnar", "is_compressed", "plain_text", "read_bytes", "vanished"]

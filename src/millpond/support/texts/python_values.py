@@ -60,6 +60,3 @@ def _instants(array: pa.Array, texts: pa.Array) -> list[Any]:
         except (OverflowError, ValueError):
             found.append(text)
     return found
-
-
-__all__ = ["python_values"]

@@ -27,18 +27,19 @@ def shrink(db: duckdb.DuckDBPyConnection, components: Sequence[Component], table
         if component.kind not in ENTRIES or not table.num_rows:
             continue
         name = component.name
-        if component.kind == "counts":
-            table = _put(table, name, _grouped(db, table[name], _COUNTS))
-        elif component.kind == "steps":
-            table = _put(table, name, _grouped(db, table[name], _STEPS))
-        elif component.kind == "distinct":
-            table = _put(table, name, _smallest(table[name], component.size))
-        elif component.kind == "frequent":
-            column, error = _frequent(_grouped(db, table[name], _COUNTS), table[name + "e"], component.size)
-            table = _put(_put(table, name, column), name + "e", error)
-        else:
-            column, error = _collapsed(db, table[name], table[name + "e"], component.size)
-            table = _put(_put(table, name, column), name + "e", error)
+        match component.kind:
+            case "counts":
+                table = _put(table, name, _grouped(db, table[name], _COUNTS))
+            case "steps":
+                table = _put(table, name, _grouped(db, table[name], _STEPS))
+            case "distinct":
+                table = _put(table, name, _smallest(table[name], component.size))
+            case "frequent":
+                column, error = _frequent(_grouped(db, table[name], _COUNTS), table[name + "e"], component.size)
+                table = _put(_put(table, name, column), name + "e", error)
+            case "quantiles":
+                column, error = _collapsed(db, table[name], table[name + "e"], component.size)
+                table = _put(_put(table, name, column), name + "e", error)
     return table
 
 

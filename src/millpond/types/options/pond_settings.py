@@ -63,6 +63,7 @@ class Settings:
     select_timeout: float = _setting(
         300.0, Number("seconds such as 300", above=True), "how long the SQL of an ad hoc SELECT may run"
     )
+    remote_files: bool = _setting(False, Boolean(), "whether statements over HTTP may read and write files", live=False)
     drivers: str = _setting(
         "adbc_driver_postgresql.dbapi", Modules(), "modules that reach databases with tables", live=False
     )

@@ -1,0 +1,95 @@
+"""Queries over queries: FROM q, in a standing query, where q is another one.
+
+    CREATE QUERY per_minute AS SELECT k, count(*) AS n FROM s [RANGE TUMBLING 1 MINUTE] GROUP BY k;
+    CREATE QUERY busiest AS SELECT max(n) AS n FROM per_minute [RANGE TUMBLING 1 HOUR];
+    CREATE QUERY busy AS SELECT k, n FROM per_minute WHERE n > 100;
+
+What q answers stands in its place, as it is registered: in parentheses with a window behind them, which make a stream
+without a name of it, or, where q is a relation, as a derived table. Without a window answers are a relation: those that
+hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from sqlglot import exp
+
+from millpond.language.resolve.from_items import of_answers
+from millpond.language.resolve.schema import Schema
+from millpond.language.syntax.nodes import suffix_of, window_of, with_suffix
+from millpond.language.syntax.source_text import Source, placed, span, unplaced
+from millpond.language.syntax.walks import tables_of
+from millpond.language.syntax.window_clause import WindowClause
+from millpond.language.syntax.written_select import WrittenSelect
+from millpond.types import QueryDefinition
+
+#: The SELECT of a query's text.
+SelectOf = Callable[[str], WrittenSelect]
+
+
+def queries_read(written: WrittenSelect, schema: Schema) -> tuple[QueryDefinition, ...]:
+    """The queries whose answers a SELECT names, each once."""
+    found = {q.id: q for _, q in _named(written.tree, schema)}
+    return tuple(found.values())
+
+
+def over_answers(written: WrittenSelect, schema: Schema, select_of: SelectOf) -> WrittenSelect:
+    """The SELECT of a standing query with what other queries answer in the places of their names.
+
+    Arguments:
+        select_of: the SELECT of a query's text.
+    Raises: StatementError where answers cannot stand.
+    """
+    if next(_named(written.tree, schema), None) is None:
+        return written
+    tree, source = written.tree.copy(), written.source
+    for table, query in list(_named(tree, schema)):
+        if not query.text:
+            message = f"'{query.name}' is a query, and an older version has not kept its text"
+            raise source.error(message, table.this, of_answers(query.name))
+        inner = over_answers(select_of(query.text), schema, select_of).tree
+        _put(tree, table, query, inner.copy(), source)
+    return replace(written, tree=tree)
+
+
+def _named(tree: exp.Expr, schema: Schema) -> Iterator[tuple[exp.Table, QueryDefinition]]:
+    for table in tables_of(tree):
+        if isinstance(table.this, exp.Identifier) and not table.args.get("db"):
+            found = schema.lookup(table.name)
+            if isinstance(found, QueryDefinition):
+                yield table, found
+
+
+def _put(tree: exp.Query, table: exp.Table, query: QueryDefinition, inner: exp.Query, source: Source) -> None:
+    suffix, clause = suffix_of(table), window_of(table)
+    if suffix.revisions or suffix.final or suffix.reduce:
+        place = suffix.revisions or suffix.final or table
+        raise source.error(
+            f"a standing query reads the answers of '{query.name}' that hold", place, f"FROM {query.name}"
+        )
+    if query.is_relation and clause is not None:
+        raise source.error(
+            f"'{query.name}' is a relation, which has rows at every instant: a window stands behind events",
+            clause.place, f"FROM {query.name} without a window, or a query with ISTREAM",
+        )  # fmt: skip
+    if not query.is_relation and not _is_outermost(tree, table):
+        raise source.error(
+            f"the answers of '{query.name}' stand in FROM of the outermost SELECT", table,
+            f"CREATE STREAM x AS SELECT … as {query.name} has it, and x [RANGE UNBOUNDED] here",
+        )  # fmt: skip
+    unplaced(inner)  # places in the text of the other query are none in this one
+    name = exp.Identifier(this=query.name, quoted=True)
+    alias = table.args.get("alias") or exp.TableAlias(this=placed(name, span(table.this)))
+    item = exp.Subquery(this=inner, alias=alias)
+    table.replace(item)
+    if not query.is_relation:
+        with_suffix(item, window=clause if clause is not None else WindowClause("unbounded", (0, 0)))
+
+
+def _is_outermost(tree: exp.Query, table: exp.Table) -> bool:
+    return isinstance(tree, exp.Select) and table in (
+        *([clause.this] if (clause := tree.args.get("from_")) is not None else []),
+        *(join.this for join in tree.args.get("joins") or ()),
+    )

@@ -1,0 +1,113 @@
+"""SELECT … FROM 'file', CREATE STREAM … FROM 'files', COPY … TO 'file': for who opens the pond, not over HTTP."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import millpond
+from millpond import QueryError, SourceError, StatementError
+from millpond.server.serve import serving
+
+Factory = Callable[..., Any]
+
+
+@pytest.fixture
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "data"
+    folder.mkdir()
+    (folder / "a.csv").write_text("when;k;v\n2024-01-01 00:00:01;a;1\n2024-01-01 00:00:02;b;2.5\n")
+    (folder / "b.csv").write_text("when;k;v\n2024-01-01 00:00:03;it's;3\n")
+    pq.write_table(pa.table({"k": ["a", "b"], "w": [10, 20]}), folder / "w.parquet")
+    (folder / "j.ndjson").write_text('{"k": "a", "l": [1, 2]}\n{"k": "b", "l": []}\n')
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_select_from_files(inline_pond: Factory, data: Path) -> None:
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT)")
+    pond.ingest("s", [{"ts": "2024-01-01", "k": "a"}])
+    pond.drain()
+    assert pond.sql("SELECT k, v FROM 'data/*.csv' ORDER BY k").rows() == [("a", 1.0), ("b", 2.5), ("it's", 3.0)]
+    joined = "SELECT w.w, s.ts FROM 'data/w.parquet' JOIN s USING (k)".replace("w.w", "w")
+    assert [row[0] for row in pond.sql(joined).rows()] == [10]
+    assert pond.sql(f"SELECT sum(len(l)) AS n FROM '{data}/j.ndjson' AS j").rows() == [(2,)]
+    assert pond.sql("SELECT w.k FROM 'data/w.parquet' WHERE w.w > 15").rows() == [("b",)]
+    assert pond.sql("DESCRIBE SELECT * FROM 'data/w.parquet'").rows() == [("k", "VARCHAR", ""), ("w", "BIGINT", "")]
+    assert "read_parquet" not in str(pond.explain("SELECT * FROM 'data/w.parquet'"))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ("SELECT * FROM 'data/none.csv'", "there is no file 'data/none.csv'"),
+        ("SELECT nothing FROM 'data/w.parquet'", "nothing"),
+        ("SELECT * FROM 's3://bucket/x.parquet'", "not a file here"),
+        ("SELECT * FROM 'data'", "there is no stream, table or query 'data'"),
+        ("SELECT count(*) FROM s [RANGE 1 MINUTE] JOIN 'data/w.parquet' AS w USING (k)", "is a file"),
+        ("CREATE QUERY q AS SELECT count(*) FROM 'data/w.parquet' [RANGE TUMBLING 1 HOUR]", "no stream"),
+        ("CREATE STREAM x FROM 'data/w.parquet'", "event time"),
+        ("CREATE STREAM x FROM 'data'", "cannot be told from its name"),
+        ("COPY s TO 'data/x.txt'", "cannot be told from its name"),
+        ("COPY s TO 'nowhere/x.csv'", "cannot be written"),
+        ("COPY nothing TO 'x.csv'", "there is no stream"),
+    ],
+)
+def test_wrong_ones(inline_pond: Factory, data: Path, wrong: str, message: str) -> None:
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT)")
+    with pytest.raises((StatementError, QueryError, SourceError), match=message):
+        pond.sql(wrong)
+
+
+def test_a_stream_with_the_columns_of_files(inline_pond: Factory, data: Path) -> None:
+    pond = inline_pond()
+    said = pond.sql("CREATE STREAM x FROM 'data/*.csv' WITH (lateness = '5s')").message
+    text, _, end = said.partition(";\n")
+    assert end == "stream x created: 2 files are there"
+    assert '"when" TIMESTAMP' in text and '"v" DOUBLE' in text and "delimiter = ';'" in text
+    assert "event_time = 'when'" in text and "lateness = '5s'" in text
+    pond.drain()
+    assert pond.sql("SELECT k, v FROM x").rows() == [("a", 1.0), ("b", 2.5), ("it's", 3.0)]
+    [(shown,)] = pond.sql("SHOW CREATE x").rows()
+    assert "lateness = '5s'" in shown
+    assert pond.sql("CREATE STREAM IF NOT EXISTS x FROM 'data/*.csv'").message == "stream x exists"
+
+
+@pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.ndjson"])
+def test_copy_to_files(inline_pond: Factory, data: Path, name: str) -> None:
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v INT)")
+    pond.ingest("s", [{"ts": "2024-01-01", "k": "it's", "v": 1}, {"ts": "2024-01-02", "k": None, "v": 2}])
+    pond.drain()
+    result = pond.sql(f"COPY (SELECT k, v FROM s WHERE v > 0) TO 'data/{name}'")
+    assert (result.kind, result.message) == ("message", f"2 rows copied to data/{name}")
+    assert pond.sql(f"SELECT k, v FROM 'data/{name}' ORDER BY v").rows() == [("it's", 1), (None, 2)]
+    assert pond.sql(f"COPY s TO 'data/{name}'").message.startswith("2 rows")
+    assert sorted(p.name for p in data.iterdir() if "out" in p.name) == [name]
+    pond.sql("COPY s TO 'data/all.csv' (FORMAT json)")
+    assert (data / "all.csv").read_text().startswith("{")
+
+
+def test_nobody_reaches_files_over_http(inline_pond: Factory, data: Path, tmp_path: Path) -> None:
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP)")
+    statements = ["SELECT * FROM 'data/w.parquet'", "CREATE STREAM x FROM 'data/a.csv'", "COPY s TO 'data/o.csv'",
+                  "DESCRIBE SELECT * FROM 'data/w.parquet'", "EXPLAIN SELECT * FROM \"data/w.parquet\""]  # fmt: skip
+    with serving(pond) as url, millpond.connect(url) as remote:
+        for statement in statements:
+            with pytest.raises((StatementError, QueryError), match="over HTTP nobody reaches them"):
+                remote.sql(statement)
+    assert not (data / "o.csv").exists()
+    with (
+        millpond.open(tmp_path / "other", executor="inline", remote_files=True) as other,
+        serving(other) as url,
+        millpond.connect(url) as remote,
+    ):
+        assert remote.sql("SELECT w FROM 'data/w.parquet' ORDER BY w").rows() == [(10,), (20,)]
