@@ -7,6 +7,7 @@
 #
 # MIRROR: where packages come from. ROOT: the folder to make the root in; by default a temporary one. KEEP=1: it stays.
 # CA: a bundle of certificates for a network that has its own; by default Debian's.
+# Packages of Ubuntu are checked where its keys are there (Debian: apt-get install ubuntu-keyring).
 # Ends with status 0 when the demo has shown its answers and no tool for tests was installed.
 set -eu
 suite=${1:?usage: clean-root.sh SUITE}

@@ -23,6 +23,11 @@ STREAMS = [
     "CREATE STREAM x (a TIMESTAMP, b TIMESTAMP) WITH (event_time = 'b', marks = 'column:a', ordered = true)",
     "CREATE STREAM x (ts TIMESTAMP, k INT) WITH (marks = 'record:k = 1', marks_by = 'k', marks_groups = 5,"
     " guard = 'reject', lateness = '5s')",
+    "CREATE STREAM x (ts TIMESTAMP, k INT, m TEXT) WITH (marks = 'record:k = 1', marks_by = 'm, k')",
+    "CREATE STREAM x (t BIGINT, ts TIMESTAMP AS (epoch_ms(t)), u INT AS (t + 1))",
+    "CREATE STREAM x (t BIGINT) WITH (event_time = 't', time_format = 'ns')",
+    "CREATE STREAM x (d TEXT, t TEXT) WITH (event_time = 'd, t', time_format = '%d.%m.%Y %H:%M')",
+    "CREATE STREAM x (t TEXT) WITH (event_time = 'timezone(''Europe/Berlin'', strptime(t, ''%H:%M''))')",
     "CREATE STREAM x (ts TIMESTAMP, \"a b\" STRUCT(\"x y\" INT, z TEXT[]), e ENUM('a', 'it''s'), m MAP(TEXT, INT))",
     "CREATE STREAM x (ts TIMESTAMP, k TEXT) WITH (path = '{folder}/*.csv', header = false, delimiter = ';',"
     " null = 'NA')",

@@ -63,7 +63,9 @@ def query_as_created(query: Standing | Registered) -> str:
 
 
 def _create(kind: str, found: StreamDefinition | TableDefinition, terms: list[str]) -> str:
-    columns = ",\n".join(f"  {_name(c.name)} {c.type}" for c in found.columns)
+    options = found.options if isinstance(found, StreamDefinition) else StreamOptions()
+    made = {g.column.lower(): f" AS ({g.sql})" for g in options.generated}
+    columns = ",\n".join(f"  {_name(c.name)} {c.type}{made.get(c.name.lower(), '')}" for c in found.columns)
     around = " WITH (\n  " + ",\n  ".join(terms) + "\n)" if terms else ""
     return f"CREATE {kind} {_name(found.name)} (\n{columns}\n){around}"
 
@@ -100,7 +102,7 @@ def _stream_terms(options: StreamOptions) -> dict[str, Any]:
     if options.marks_record is not None:
         found["marks"] = f"record:{options.marks_record}"
     if options.marks_by is not None:
-        found |= {"marks_by": options.marks_by, "marks_groups": options.marks_groups}
+        found |= {"marks_by": ", ".join(options.marked_by), "marks_groups": options.marks_groups}
     if "marks" in found:
         found["guard"] = options.guard
     found |= {n: getattr(options, n) for n in ("late", "archive", "archive_at", "seed", "operators")}

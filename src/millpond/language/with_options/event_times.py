@@ -129,7 +129,9 @@ def _computed(reader: OptionReader, columns: tuple[Column, ...], sql: str) -> Ev
             f"column {clash} has the name of an event time that is computed", reader.place_of("event_time"),
             "another name, or ts TIMESTAMP AS (…) among the columns",
         )  # fmt: skip
-    return EventTime(COMPUTED, Generated(COMPUTED, f"CAST({sql} AS TIMESTAMP)"))
+    # as it would be written among the columns, which is what SHOW CREATE shows
+    written, _ = expression_of(f"CAST({sql} AS TIMESTAMP)", columns)
+    return EventTime(COMPUTED, Generated(COMPUTED, written))
 
 
 def _formatted(reader: OptionReader, every: Sequence[Column], columns: Sequence[Column], form: str) -> str:
