@@ -198,7 +198,8 @@ Q2 = "SELECT k, count(*) AS c, max(v) AS x FROM f [RANGE TUMBLING 5 SECONDS] GRO
 Q3 = "SELECT k, count(*) AS c, sum(v) AS s FROM g [RANGE 10 SECONDS SLIDE 5 SECONDS] GROUP BY k"
 Q4 = "SELECT count(*) AS c, sum(v) AS s, last(k) AS l FROM f [RANGE 20 SECONDS SLIDE 10 SECONDS]"
 Q5 = "SELECT k, count(*) AS c, min(v) AS x FROM g [RANGE TUMBLING 10 SECONDS] GROUP BY k"
-QUERIES = ("q1", "q2", "q3", "q4", "q5")
+Q6 = "SELECT k, count(*) AS c, sum(v) AS s, median(v) AS d FROM f [SESSION 1 SECOND MAX 4 SECONDS] GROUP BY k"
+QUERIES = ("q1", "q2", "q3", "q4", "q5", "q6")
 
 
 class Scenario:
@@ -262,7 +263,8 @@ class Scenario:
             f"WITH ({F_OPTIONS.format(src=os.path.join(self.work, 'src'))}, archive='replicate(0.25, 0.5)');"
             "CREATE STREAM IF NOT EXISTS g (ts TIMESTAMP, k TEXT, v DOUBLE) "
             "WITH (event_time='ts', lateness='2s', late='drop', archive='randomize(3)');"
-            f"CREATE QUERY IF NOT EXISTS q1 AS {Q1}; CREATE QUERY IF NOT EXISTS q3 AS {Q3}"
+            f"CREATE QUERY IF NOT EXISTS q1 AS {Q1}; CREATE QUERY IF NOT EXISTS q3 AS {Q3};"
+            f"CREATE QUERY IF NOT EXISTS q6 AS {Q6}"
         )
 
     def _feed(self, name: str) -> None:
