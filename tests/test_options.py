@@ -39,6 +39,7 @@ from millpond.types.options.stream_values import (
     Reload,
     Retention,
     StorePlace,
+    TimeFormat,
 )
 from millpond.types.options.value_kinds import Boolean, Choice, Kind, Modules, Number, Span, Start, Text, Whole, text_of
 from tests.quick import quick_folder
@@ -98,6 +99,8 @@ def good(kind: Kind[Any]) -> list[Any]:
             return ["column:until", "record: k = 'end'"]
         case Module():
             return ["sqlite3", "a.b"]
+        case TimeFormat():
+            return ["s", "ms", "ISO", "%d.%m.%Y %H:%M"]
         case Text():
             return ["a", "a b", "7"]
     raise AssertionError(kind)
@@ -433,4 +436,4 @@ def test_defaults_are_values_that_can_be_written() -> None:
         for option in options_of(owner).values():
             assert option.default is None or option.read(option.default) == option.default
     assert from_json(QueryOptions, to_json(QueryOptions())) == QueryOptions()
-    assert set(live(Settings)) == set(options_of(Settings)) - {"shards", "settle", "drivers"}
+    assert set(live(Settings)) == set(options_of(Settings)) - {"shards", "settle", "drivers", "remote_files"}

@@ -48,7 +48,7 @@ def _column(
     except duckdb.Error:
         found = _query(db, f"SELECT TRY(CAST({value} AS {carrier.carried})) AS c FROM ({inner})", rows)["c"]
     # what fails is NULL, as may be what does not: these rows are tried one by one
-    places, place = pa.array(np.flatnonzero(found.is_null().to_numpy())), "_place"
+    places, place = pa.array(np.flatnonzero(found.is_null().to_numpy())), "__place"
     while place in rows.column_names:
         place += "_"
     parted = bisect(lambda some: make(some.drop_columns(place)), rows.take(places).append_column(place, places))

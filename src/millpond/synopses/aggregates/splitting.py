@@ -40,9 +40,9 @@ def components_of(aggregate: Aggregate, time: str) -> Split:
     >>> str(components_of(Aggregate("a0", "count_star"), "ts").components[0].columns[0][1])
     'count(*)'
     """
-    split, beside = _split(aggregate, time), ()
+    split, beside = _split(aggregate, time), list[str]()
     if aggregate.measure:  # each of its components looks at what rows weigh
-        split, beside = weighted(aggregate, lambda each: _split(each, time), _component), (WEIGHT,)
+        split, beside = weighted(aggregate, lambda each: _split(each, time), _component), [WEIGHT]
     given = [*aggregate.arguments, *(t.expression for t in aggregate.order)]
     safe = aggregate.filter is None and all(each.column is not None for each in given)
     components = tuple(
