@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,8 @@ import millpond
 from millpond.server import Limits, create_app
 from millpond.server.openapi import openapi
 from millpond.server.routes import OPERATIONS
+from millpond.server.schemas import REPORT
+from millpond.types.results import DeadCause, DrainReport, QueryReport, StreamReport
 from tests.server.conftest import SCRIPT, rows
 
 EXAMPLES = int(os.environ.get("SCHEMATHESIS_EXAMPLES", "12"))
@@ -85,3 +88,11 @@ def test_every_operation_is_described() -> None:
 def test_no_example_of_the_document_is_a_file() -> None:
     document = str(openapi(OPERATIONS, "0", Limits()))
     assert "/home" not in document and str(Path.cwd()) not in document
+
+
+def test_a_report_has_the_fields_of_its_document() -> None:
+    streams, queries = (REPORT["properties"][name]["items"] for name in ("streams", "queries"))
+    causes = streams["properties"]["causes"]["items"]
+    documented = ((DrainReport, REPORT), (StreamReport, streams), (QueryReport, queries), (DeadCause, causes))
+    for kind, schema in documented:
+        assert {f.name for f in fields(kind)} == set(schema["properties"]) == set(schema["required"])

@@ -48,7 +48,7 @@ _CAUSE: Final[Schema] = _object(
     position={"type": ["integer", "null"], "description": "null: a whole file"},
 )
 _STREAM_REPORT: Final[Schema] = _object(
-    ["stream", "rows", "total_rows", "late", "dead", "causes", "files", "skipped", "changed", "nothing_at"],
+    ["stream", "rows", "total_rows", "late", "dead", "causes", "files", "skipped", "changed", "nothing_at", "shut"],
     stream=TEXT,
     rows={"type": "integer", "description": "since the last report, as late, dead, files, skipped and changed"},
     total_rows=WHOLE,
@@ -59,6 +59,7 @@ _STREAM_REPORT: Final[Schema] = _object(
     skipped=WHOLE,
     changed={"type": "array", "items": TEXT},
     nothing_at={"type": "string", "description": "the path of a stream that has never found a file"},
+    shut={"type": "boolean", "description": "its source has ended, and what comes from now on is left out (late='drop')"},
 )
 _QUERY_REPORT: Final[Schema] = _object(
     ["query", "too_late", "quarantined", "waits_for"], query=TEXT, too_late=WHOLE, quarantined=TEXT, waits_for=TEXT
