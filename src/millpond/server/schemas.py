@@ -59,7 +59,10 @@ _STREAM_REPORT: Final[Schema] = _object(
     skipped=WHOLE,
     changed={"type": "array", "items": TEXT},
     nothing_at={"type": "string", "description": "the path of a stream that has never found a file"},
-    shut={"type": "boolean", "description": "its source has ended, and what comes from now on is left out (late='drop')"},
+    shut={
+        "type": "boolean",
+        "description": "its source has ended, and what comes from now on is left out (late='drop')",
+    },
 )
 _QUERY_REPORT: Final[Schema] = _object(
     ["query", "too_late", "quarantined", "waits_for"], query=TEXT, too_late=WHOLE, quarantined=TEXT, waits_for=TEXT
