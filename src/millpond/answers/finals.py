@@ -60,7 +60,7 @@ def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Tab
     query = definition.query
     if not query.keyed:
         return _final_changes(definition, log)
-    columns = ", ".join([*(_shown(c.name) for c in definition.columns), "op"])
+    columns = ", ".join([*_shown(definition), "op"])
     key = ", ".join([query.end_column, *identity(query)])
     latest = f"SELECT * FROM log QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY revision DESC) = 1"
     sql = f"SELECT {columns} FROM ({latest}) WHERE op = '+' ORDER BY {order_terms(definition)}"
@@ -71,12 +71,14 @@ def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Tab
 
 def _final_changes(definition: QueryDefinition, log: pa.Table) -> pa.Table:
     """The rows of a relational query that remain of a log, each as often as it does."""
-    columns = ", ".join([*(_shown(c.name) for c in definition.columns), "'+' AS op"])
+    columns = ", ".join([*_shown(definition), "'+' AS op"])
     return query_table(connection(), f"SELECT {columns} FROM ({latest_changes_sql(definition)})", log=log)
 
 
-def _shown(name: str) -> str:
-    return f"'{FINAL}' AS {STATUS}" if name == STATUS else quote(name)
+def _shown(definition: QueryDefinition) -> list[str]:
+    """The columns of final answers; with early ones there is a status beside those that the query selects."""
+    own = {STATUS: f"'{FINAL}' AS {STATUS}"} if definition.options.early is not None else {}
+    return [own.get(column.name, quote(column.name)) for column in definition.columns]
 
 
 def final_answers(core: Core, standing: Standing) -> pa.Table:

@@ -78,7 +78,9 @@ def numbers_of(reported: pa.Table) -> pa.Table:
     return table.group_by(["end", "revision"], use_threads=False).aggregate([])
 
 
-def net_changes(db: duckdb.DuckDBPyConnection, reported: pa.Table, told: pa.Table) -> pa.Table | None:
+def net_changes(
+    db: duckdb.DuckDBPyConnection, query: Relational, reported: pa.Table, told: pa.Table
+) -> pa.Table | None:
     """What is to be reported where other rows hold than were reported: what is missing as '+', what is too much as '-'.
 
     Arguments:
@@ -86,7 +88,8 @@ def net_changes(db: duckdb.DuckDBPyConnection, reported: pa.Table, told: pa.Tabl
     Returns: rows like these, each with the number behind the last one of its instant; None: both say the same.
     """
     model = told if told.num_rows else reported
-    names = [n for n in model.column_names if n not in ("revision", "op", STATUS)]
+    own = {"revision", "op", STATUS} - {output.name for output in query.select}
+    names = [n for n in model.column_names if n not in own]
     listed = ", ".join(map(quote, names))
     sources = {"told": told, "reported": reported}
     counted = [

@@ -302,7 +302,7 @@ class RowReader(Answering, Generic[R]):
         self, db: duckdb.DuckDBPyConnection, standing: Standing, reported: pa.Table, told: pa.Table
     ) -> pa.Table | None:
         """See `Answering`."""
-        return net_changes(db, reported, told)
+        return net_changes(db, standing.relational, reported, told)
 
     def summed(self, db: duckdb.DuckDBPyConnection, sums: Sequence[pa.Table]) -> pa.Table:
         """What is known of groups, put together."""
