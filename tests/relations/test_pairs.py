@@ -171,6 +171,15 @@ def test_pairs_are_those_of_the_oracle_after_every_epoch(
     play(kind, behind, test, drawn, late, own)
 
 
+@pytest.mark.parametrize("kind", sorted(KINDS))
+@pytest.mark.parametrize("test", sorted(TESTS))
+def test_pairs_of_a_pause_are_there_when_the_drain_behind_resume_is_done(kind: str, test: str) -> None:
+    first, second = [(0, None)], [(0, 0), (0, 0), (0, 1)]
+    drawn = [("create", None), ("s", first), ("pause", None), ("s", second), ("u", [(0, 0)]), ("resume", None)]
+    for own in (True, False):
+        play(kind, ("[NOW]", "[NOW]"), test, drawn, "revise", own)
+
+
 def query(text: str) -> PairsQuery:
     return bound(text, stream("a", k="INTEGER"), stream("b", k="INTEGER"))
 

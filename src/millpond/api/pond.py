@@ -265,6 +265,8 @@ class Pond(Functions):
     def drain(self, final: bool = False) -> DrainReport:
         """Wait until all that the sources hold now is committed, and say what happened.
 
+        Queries that were resumed have caught up by then.
+
         Arguments:
             final: then announce the end of every source, which closes all windows; it survives a restart.
         Returns: what was taken in since the last report, dead letters by cause, what windows wait for.

@@ -1,4 +1,4 @@
-"""A drain: what the sources hold at one moment, and whether all of it is committed."""
+"""A drain: what the sources hold at one moment, and whether all of it is committed and answered."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from millpond.catalog import Catalog
+from millpond.engine.control.timers import resumed
 from millpond.engine.core import Core
 from millpond.engine.jobs.derived_history import caught_up
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
 from millpond.progress import StreamProgress
 from millpond.support.event_log import event_log
@@ -63,13 +65,17 @@ class Drain:
             self._goal = Goal({s: r.log.length for s, r in streams.items()}, ended)
 
     def done(self) -> bool:
-        """Whether all of it is committed, and nothing is under way."""
+        """Whether all of it is committed and answered, and nothing is under way."""
         core = self._core
+        # Asked first: an epoch that began before a RESUME takes the query for paused, which shows when it is published.
+        if core.epochs.in_flight is not None:
+            return False
+        catalog, published = core.catalogs.catalog, core.epochs.published
         if not (
-            self._goal.reached(core.catalogs.catalog, core.epochs.published)
+            self._goal.reached(catalog, published)
             and not core.backfills.ready()
-            and core.epochs.in_flight is None
             and caught_up(core.archives, core.now())
+            and not self._left(catalog, published)
         ):
             return False
         # Rows that come from now on may owe more, which nobody has to wait for.
@@ -77,3 +83,8 @@ class Drain:
             self._rounds -= 1
             self._taken = core.epochs.published.epoch
         return core.mendings.is_settled(self._taken)
+
+    def _left(self, catalog: Catalog, published: Published) -> bool:
+        """Whether the next epoch has queries to catch up, or to quarantine since it cannot be told of them."""
+        failures = Failures(catalog, "a drain")
+        return resumed(published, failures) or bool(failures.reasons)
