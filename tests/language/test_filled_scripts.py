@@ -153,3 +153,22 @@ def test_errors_point_into_the_script_as_it_was_written() -> None:
     assert script[error.start : error.end] == "$long"
     other = StatementError("no", "another text", 0, 3)
     assert filled.pointing(other) is other
+
+
+@pytest.mark.parametrize(
+    ("script", "values", "text"),
+    [
+        ("SELECT $1,$2", [1, 2], "SELECT 1,2"),
+        ("SELECT v IN ($a,$b), $a-$b, v[$a:$b]", {"a": 1, "b": 2}, "SELECT v IN (1,2), 1-2, v[1:2]"),
+        ("SELECT ?::INTEGER", ["3"], "SELECT '3'::INTEGER"),
+        ("SELECT $$a $x b$$, $t$ $x,$y $t$, '$x', $x", {"x": 1}, "SELECT $$a $x b$$, $t$ $x,$y $t$, '$x', 1"),
+    ],
+)
+def test_parameters_beside_each_other(script: str, values: Any, text: str) -> None:
+    assert with_parameters(script, values).text == text
+
+
+@pytest.mark.parametrize("script", ["SELECT 1?", "SELECT 1.?", "LIMIT 1?", "SELECT k?", "SELECT ?1:2", "SELECT E?"])
+def test_a_value_does_not_run_together_with_a_word(script: str) -> None:
+    with pytest.raises(StatementError, match="touches a word"):
+        with_parameters(script, [5])

@@ -8,11 +8,12 @@ A parameter is a value: where a name stands it is refused. Errors point into the
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from sqlglot.tokenizer_core import Token, TokenType
+from sqlglot.tokenizer_core import TokenType
 
 from millpond.language.syntax.source_text import nearest
 from millpond.language.syntax.tokens import tokens_of
@@ -24,6 +25,12 @@ _BEFORE_NAMES = frozenset(
     ("FROM", "JOIN", "AS", "STREAM", "TABLE", "QUERY", "INVOKE", "EXPLAIN", "DESCRIBE", "COLUMN", "ADD", "BY", "SET",
      "PIVOT", "UNPIVOT", "USING")
 )  # fmt: skip
+
+#: The `$` of a parameter `$name`; those of texts between `$$` or `$tag$` are none.
+_DOLLAR = re.compile(r"(?<![\w$])\$(?=\w+(?![\w$]))")
+
+#: The tokens that parameters begin with; `?::` is one.
+_MARKS = (TokenType.PLACEHOLDER, TokenType.PARAMETER, TokenType.QDCOLON)
 
 #: Words that end the list of FROM items.
 _ENDS_FROM = frozenset(
@@ -93,7 +100,7 @@ def with_parameters(script: str, parameters: Parameters | None) -> Filled:
     if parameters is None:
         return Filled(script, script)
     values = dict(parameters) if isinstance(parameters, Mapping) else _by_place(parameters)
-    places = list(_places(tokens_of(script)))
+    places = list(_places(script))
     counted = [place for place in places if not place.name]
     if counted and len(counted) < len(places):
         other = next(place for place in places if place.name)
@@ -102,6 +109,8 @@ def with_parameters(script: str, parameters: Parameters | None) -> Filled:
     text, pieces, done = "", [], 0
     for number, place in enumerate(places, 1):
         name = place.name or str(number)
+        if _touches(script, place):
+            _fail(script, place, "a parameter touches a word, and would be read as a part of it", "a space between")
         if place.is_name:
             _fail(script, place, "a name stands here, and a parameter is a value", "the name itself, in the text")
         if name not in values:
@@ -126,8 +135,17 @@ def _by_place(values: Sequence[Any]) -> dict[str, Any]:
     return {str(number): value for number, value in enumerate(values, 1)}
 
 
-def _places(tokens: Sequence[Token]) -> Iterator[_Place]:
+def _touches(script: str, place: _Place) -> bool:
+    """Whether a value in this place would run together with a word or a number beside it."""
+    before, behind = script[: place.start][-1:], script[place.end :][:1]
+    number = before == "." and script[: place.start - 1][-1:].isdigit()
+    return number or any(c.isalnum() or c in "_$\"'" for c in (before, behind) if c)
+
+
+def _places(script: str) -> Iterator[_Place]:
     """The parameters of a script."""
+    # In `$a,$b` the tokenizer takes `$a,$` for the start of a quoted text, so that it sees `?a,?b`.
+    tokens = tokens_of(_DOLLAR.sub("?", script))
     words = [token.text.upper() for token in tokens]
     from_lists: list[bool] = [False]
     for at, token in enumerate(tokens):
@@ -141,14 +159,15 @@ def _places(tokens: Sequence[Token]) -> Iterator[_Place]:
                 from_lists[-1] and word.split(" ")[0] not in _ENDS_FROM and word != ";"
             )
         before = words[at - 1].split(" ")[-1] if at else ""  # ORDER BY is one token
-        listed = before == "," and from_lists[-1]
-        if kind == TokenType.PLACEHOLDER:
-            is_name = before in _BEFORE_NAMES or listed or before == "."
-            yield _Place(token.start, token.end + 1, "", is_name, before == "IN")
-        elif kind == TokenType.PARAMETER and at + 1 < len(tokens) and tokens[at + 1].start == token.end + 1:
-            behind = words[at + 2] if at + 2 < len(words) else ""
+        if kind in _MARKS:
+            found = re.match(r"\$(\w+)|\?", script[token.start :])
+            if found is None:
+                continue
+            name, end = found[1] or "", token.start + found.end()
+            behind = script[end : end + 1] if name else ""
+            listed = before == "," and from_lists[-1]
             is_name = before in _BEFORE_NAMES or listed or "." in (before, behind)
-            yield _Place(token.start, tokens[at + 1].end + 1, tokens[at + 1].text, is_name, before == "IN")
+            yield _Place(token.start, end, name, is_name, before == "IN")
 
 
 def _constant(script: str, place: _Place, value: Any) -> str:

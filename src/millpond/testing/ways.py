@@ -95,14 +95,14 @@ def _backfill(case: SltCase, records: list[Record]) -> list[Record]:
     def register(name: str) -> None:
         """The query of a name, behind those whose answers it reads."""
         record = waiting.pop(name)
-        for each in [n for n in waiting if n in _words(record.sql)]:
+        for each in [n for n in waiting if n in _sources(record.sql)]:
             register(each)
         out.extend((record, Settle(record.line)))
 
     for record in records:
         created = _created(record)
         if isinstance(record, Statement) and created is not None and created not in waiting:
-            plain = _of_rows(record.sql) and not _words(record.sql) & waiting.keys()
+            plain = _of_rows(record.sql) and not _sources(record.sql) & waiting.keys()
             waiting[created] = record if plain else replace(record, sql=with_since(record.sql))
             continue
         if isinstance(record, (Query, Statement)):
@@ -119,6 +119,11 @@ def _backfill(case: SltCase, records: list[Record]) -> list[Record]:
 
 def _words(sql: str) -> set[str]:
     return {word.lower() for word in re.findall(r"\w+", sql)}
+
+
+def _sources(sql: str) -> set[str]:
+    """The names behind FROM and JOIN."""
+    return {word.lower() for word in re.findall(r"\b(?:from|join)[\s(]+(\w+)", sql, re.I)}
 
 
 class Settle(Drain):

@@ -71,7 +71,8 @@ def merge_shard(
     given: dict[str, int] = defaultdict(int)
     for chunk in done.answers:
         given[chunk.owner] += chunk.table.num_rows
-    answers = [operators.storing[c.owner].logged(c) for c in done.answers]
+    stored = (failures.attempt(c.owner, partial(operators.storing[c.owner].logged, c)) for c in done.answers)
+    answers = [chunk for chunk in stored if chunk is not None]
     answered = clock.perf_counter()
     state, results = _write(task, operators, done.state, answers)
     written = clock.perf_counter()

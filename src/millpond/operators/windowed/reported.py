@@ -12,7 +12,6 @@ from millpond.synopses.finish import identity
 from millpond.types import STATUS, WindowedQuery
 
 
-
 def differing(
     db: duckdb.DuckDBPyConnection, query: WindowedQuery, reported: pa.Table, told: pa.Table, pairs: bool = False
 ) -> pa.Table | None:
