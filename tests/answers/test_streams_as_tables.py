@@ -145,7 +145,7 @@ def test_too_many_rows_are_said(both: tuple[Pond, duckdb.DuckDBPyConnection], mo
         ("SELECT * FROM s JOIN range(3, 'x') USING (k)", "range"),
         ("SELECT k, random() OVER () FROM s", "refused"),
         ("SELECT k FROM s USING SAMPLE 10%", "SAMPLE"),
-        ("SELECT k FROM s ORDER BY k FETCH FIRST 2 ROWS WITH TIES", "WITH_TIES"),
+        ("SELECT k FROM s ORDER BY k FETCH FIRST 2 ROWS WITH TIES", "WITH TIES"),
     ],
 )
 def test_errors_say_where(both: tuple[Pond, duckdb.DuckDBPyConnection], wrong: str, message: str) -> None:
