@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import accumulate
 from typing import Any
 
 import pytest
@@ -21,7 +22,7 @@ from tests.oracle.sessions import (
 )
 from tests.properties.harness import Pond, floor, options, pond, table_rows, wanted
 from tests.properties.queries import BOUNDED, EXACT, HOLISTIC, ORDERED, cases
-from tests.properties.streams import TYPES, Drawn, cuts, permutations, streams
+from tests.properties.streams import TYPES, Drawn, S, cuts, permutations, streams
 from tests.properties.test_catching_up import _pause_or_resume, _upkeep, held_back
 from tests.properties.test_invariances import files
 
@@ -79,6 +80,38 @@ def test_final_answers(data: st.DataObject) -> None:
         p.finish()
         for i, case in enumerate(queries):
             _expect(p, case, session_answers(case, stream.table), stream, f"q{i}")
+
+
+@st.composite
+def held_up(draw: st.DrawFn, gap: int) -> Drawn:
+    """Rows with pauses of about the gap, in the order of their times but for some that come a few places later."""
+    pauses = draw(st.lists(st.sampled_from([1, gap - 1, gap, gap, gap + 1, 2 * gap]), min_size=4, max_size=12))
+    times = [0, *accumulate(pauses)]
+    for at in draw(st.lists(st.integers(0, len(times) - 1), min_size=1, max_size=4)):
+        times.insert(at + draw(st.integers(1, 2)), times.pop(at))
+    empty: dict[str, Any] = dict.fromkeys(TYPES)
+    keys = draw(st.sampled_from([(None,), (None, True)]))
+    return Drawn(tuple(Row(t * S, n, empty | {"b": draw(st.sampled_from(keys))}) for n, t in enumerate(times)), S, 0)
+
+
+@LATE
+@given(st.data())
+def test_joined_by_late_rows(late: str, data: st.DataObject) -> None:
+    """A row that comes later joins what was over with what was not, and may be over in the same epoch."""
+    gap, longest = data.draw(st.integers(2, 5)), data.draw(st.sampled_from([None, None, 5, 12]))
+    stream = data.draw(held_up(gap))
+    case = SessionCase(Case(("b AS c0", "count(*) AS c1"), group_by=("b",)), gap * S)
+    case = replace(case, longest=None if longest is None else longest * S)
+    epochs = data.draw(cuts(stream.rows, max_epochs=12))
+    log = session_revisions(case, TYPES, Script(StreamSpec(late=late), (*epochs, Epoch((), ended=True))), DAY)
+    with pond(options(late=late), compact_files=2) as p:
+        p.sql(case.statement(revise_for="1 day"))
+        for number, epoch in enumerate(epochs):
+            p.epoch(epoch)
+            _upkeep(data, p)
+            _expect(p, case, latest_sessions([r for r in log if r.epoch <= number]), stream, what=f"epoch {number} of")
+        p.finish()
+        _expect(p, case, latest_sessions(log), stream)
 
 
 @LATE

@@ -25,9 +25,9 @@ from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Shown, State, difference
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
-from millpond.progress import NEVER
+from millpond.progress import FOREVER, NEVER
 from millpond.synopses import SessionsSpec, finish_windows
-from millpond.synopses.session_partials import CUT, between, stack, torn_ends, touched
+from millpond.synopses.session_partials import CUT, between, stack, torn_ends, torn_in, touched
 from millpond.types import SessionQuery
 
 
@@ -37,20 +37,22 @@ def advance(
     """Report sessions that are over, and revise those before that late rows of the delta change."""
     changed, fresh, torn = None, None, [np.empty(0, np.int64)]
     query, closed, delta = closing.query, closing.before.closed, state.delta
+    since = closed  # a session that is over only now may have joined one that was over before
     if closing.late == "revise" and closed > NEVER and delta.num_rows:
         late = delta.filter(pc.less(delta["pane"], closed))
         low = max(int(pc.min(late["pane"]).as_py()), closing.before.start) if late.num_rows else closed
         if closing.owes:
             low = max(low, covered_from(closing))
         if low < closed:
+            since = low
             rows = (state.before(low), state.after(low))
             old, new = (t.filter(pa.array(touched(db, spec, late, t))) for t in rows)
             was, now = (session_answers(db, spec, query, each, low, closed) for each in (old, new))
             torn += [torn_ends(db, spec, each, low, closed) for each in (old, new)]
             changed = difference(db, query, was, now, closing.given(NEVER, closed), closing.options.pairs)
     if closing.until > closed:
-        fresh = session_answers(db, spec, query, state.after(closed), closed, closing.until)
-        torn.append(torn_ends(db, spec, state.after(closed), closed, closing.until))
+        fresh = session_answers(db, spec, query, state.after(since), closed, closing.until)
+        torn.append(torn_ends(db, spec, state.after(since), closed, closing.until))
     ends = np.concatenate(torn)
     behind = [*owed(delta, closing), *owed_of(ends, ends + 1, closing.epoch)] if closing.owes else []
     return advanced(replace(closing, groups=None), [changed], [fresh], None, owed=behind)
@@ -108,7 +110,19 @@ def open_answers(
     progress: Windowed,
 ) -> pa.Table | None:
     """What the sessions that are not over would answer now."""
-    return session_answers(db, spec, query, state.after(progress.closed), progress.closed, 2**62)
+    rows = state.after(min(progress.closed, joined_from(state.delta)))
+    return session_answers(db, spec, query, rows, progress.closed, 2**62)
+
+
+def joined_from(delta: pa.Table) -> int:
+    """The earliest end of sessions that the rows of an epoch may join; those that are torn tell nothing."""
+    if not delta.num_rows:
+        return FOREVER
+    low = delta["pane"]
+    if CUT in delta.column_names:  # what was over at the cut of a row stays as it is
+        low = pc.coalesce(delta[CUT], low)
+    found: int = low.to_numpy()[torn_in(delta) == 0].min(initial=FOREVER).item()
+    return found
 
 
 def by_own_bound(parts: Sequence[pa.Table], behind: int) -> list[pa.Table]:
