@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from millpond.catalog import Catalog
+from millpond.engine.control.timers import begins
 from millpond.engine.core import Core
 from millpond.engine.jobs.derived_history import caught_up
+from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
 from millpond.progress import StreamProgress
 from millpond.support.event_log import event_log
@@ -70,6 +72,7 @@ class Drain:
             and not core.backfills.ready()
             and core.epochs.in_flight is None
             and caught_up(core.archives, core.now())
+            and not begins(core.epochs.published, core.now(), Failures(core.catalogs.catalog, "what is to do"))
         ):
             return False
         # Rows that come from now on may owe more, which nobody has to wait for.
