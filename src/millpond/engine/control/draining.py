@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from millpond.catalog import Catalog
-from millpond.engine.control.timers import resumed
+from millpond.engine.control.timers import begins, resumed
 from millpond.engine.core import Core
 from millpond.engine.jobs.derived_history import caught_up
 from millpond.manifests.quarantine import Failures
@@ -85,6 +85,7 @@ class Drain:
         return core.mendings.is_settled(self._taken)
 
     def _left(self, catalog: Catalog, published: Published) -> bool:
-        """Whether the next epoch has queries to catch up, or to quarantine since it cannot be told of them."""
+        """Whether the next epoch has queries to begin or to catch up, or to quarantine since that cannot be told."""
         failures = Failures(catalog, "a drain")
-        return resumed(published, failures) or bool(failures.reasons)
+        waits = resumed(published, failures) or begins(published, self._core.now(), failures)
+        return waits or bool(failures.reasons)

@@ -12,12 +12,12 @@ from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
 from millpond.operators.derived.passed_rows import followers
 from millpond.operators.registry import operators_of
-from millpond.progress import StreamProgress, absorb
+from millpond.progress import NEVER, StreamProgress, absorb
 from millpond.types import ARRIVAL
 
 
 def is_due(published: Published, clock: int, arrivals: Mapping[str, int], failures: Failures) -> bool:
-    """Whether time alone, the clock, or a query that runs again gives an epoch something to do.
+    """Whether time alone, the clock, or a query that runs again or begins gives an epoch something to do.
 
     Args:
         clock: the reading of the epoch (microseconds).
@@ -28,6 +28,7 @@ def is_due(published: Published, clock: int, arrivals: Mapping[str, int], failur
         tick_closes(published, clock, arrivals, failures)
         or clock_due(published, clock, failures)
         or resumed(published, failures)
+        or begins(published, clock, failures)
     )
 
 
@@ -89,6 +90,19 @@ def resumed(published: Published, failures: Failures) -> bool:
         return known.paused is not None or known.closed < until
 
     return any(failures.each(_live(failures.catalog, published), is_behind, otherwise=False))
+
+
+def begins(published: Published, clock: int, failures: Failures) -> bool:
+    """Whether a relational query that needs no back-fill, as its stores hold what it needs, is to begin where its
+    streams are: until an epoch has said where that is, nobody can read it.
+    """
+    waiting = [q for q in failures.catalog.running() if q.inputs and q.status == "live"]
+    waiting = [q for q in waiting if str(q.id) not in published.queries]
+    if not waiting:
+        return False
+    answering = operators_of(failures.catalog).answering
+    starts = failures.each(waiting, lambda q: answering[q.id].starts_at(q, published.progress, clock), NEVER)
+    return any(start > NEVER for start in starts)
 
 
 def _live(catalog: Catalog, published: Published) -> list[Standing]:
