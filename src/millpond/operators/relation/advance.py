@@ -238,7 +238,7 @@ class Seen:
     @property
     def revised(self) -> bool:
         """Whether the epoch revises."""
-        return self.late is not None and any(self.revising) and self.low < self.progress.closed
+        return self.late is not None and any(self.revising) and self.low <= self.progress.closed
 
     @cached_property
     def first(self) -> int | None:
