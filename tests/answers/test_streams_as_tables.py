@@ -23,7 +23,7 @@ S = [
      "l": [i, i + 1], "st": {"a": i, "b": f"x{i}"}}
     for i in range(12)
 ]  # fmt: skip
-O = [  # noqa: E741
+O = [  # noqa: E741 - it is called as the stream is
     *({"ts": START + timedelta(seconds=i), "k": "abd"[i % 3], "w": i / 2} for i in range(0, 12, 3)),
     {"ts": START + timedelta(seconds=5), "k": "b", "w": 9.5},
 ]

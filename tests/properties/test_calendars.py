@@ -126,6 +126,7 @@ def test_duality(data: st.DataObject) -> None:
     drawn = data.draw(zoned_streams(40))
     found = data.draw(dated_cases(drawn)).dated
     assert isinstance(found, Dated)
+    # the strategy draws units of the calendar alone
     length, step = (CalendarSpan(count, unit) for count, unit in (found.length, found.step))  # type: ignore[arg-type]
     window = CalendarWindow(length, step, found.zone, _anchor(found), found.grows)
     times = [row.time for row in drawn[0].rows]

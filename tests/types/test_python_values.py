@@ -34,7 +34,7 @@ def test_answers_and_results() -> None:
     assert list(answer) == [{"d": "infinity", "n": 1}, {"d": dt.date(1970, 1, 1), "n": 2}]
 
 
-def test_windows_at_the_end_of_the_calendar(inline_pond) -> None:  # type: ignore[no-untyped-def]
+def test_windows_at_the_end_of_the_calendar(inline_pond) -> None:  # type: ignore[no-untyped-def]  # a fixture
     pond = inline_pond()
     pond.sql("""
         CREATE STREAM s (ts TIMESTAMP, d DATE, t TIMESTAMP) WITH (event_time='ts');

@@ -81,7 +81,7 @@ def _combined(before: Any, shards: Sequence[Any]) -> dict[str, Any]:
 
 # -- the part that a kind owns -----------------------------------------------------------------------------------------
 
-O = TypeVar("O", bound="OwnProgress")  # noqa: E741
+Own = TypeVar("Own", bound="OwnProgress")
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class OwnProgress(Written):
         """As of `QueryProgress.after`."""
         return replace(self, **_combined(self, shards))
 
-    def of_kind(self, kind: type[O]) -> O:
+    def of_kind(self, kind: type[Own]) -> Own:
         """Itself, as of one of its classes. Raises: TypeError when it is of another kind."""
         if not isinstance(self, kind):
             raise TypeError(f"the progress of '{self.word}' is not of '{kind.word}'")
@@ -137,7 +137,7 @@ class Unread(OwnProgress):
         """See `Written`."""
         return {TAG: self.kind, **self.value} if self.kind else dict(self.value)
 
-    def of_kind(self, kind: type[O]) -> O:
+    def of_kind(self, kind: type[Own]) -> Own:
         """See `OwnProgress`: read as it is written."""
         if not kind.word or self.kind not in ("", kind.word):
             raise TypeError(f"the progress of '{self.kind}' is not of '{kind.word}'")
@@ -197,10 +197,10 @@ class QueryProgress(Generic[P], Upgraded):
             "own": {name: v for name, v in value.items() if name not in common},
         }
 
-    def read(self, kind: type[O]) -> QueryProgress[O]:
+    def read(self, kind: type[Own]) -> QueryProgress[Own]:
         """It with its own part as of a kind. Raises: TypeError when it is of another one."""
         own: Any = self.own.of_kind(kind)
-        return cast("QueryProgress[O]", self if own is self.own else replace(self, own=own))
+        return cast("QueryProgress[Own]", self if own is self.own else replace(self, own=own))
 
     def after(self, shards: Sequence[QueryProgress[P]]) -> Self:
         """The progress after an epoch or a back-fill, of what each shard made of it: every field by its own rule."""
