@@ -91,10 +91,16 @@ def test_expressions_are_put_together() -> None:
     assert [str(each) for each in both.conjuncts] == ['"a" > 1', f'{F}("b")', "\"c\" = 'x'"]
     assert all_of([]) is None and all_of([two]) is two
     assert columns_read(one, None, two) == {"a", "b", "c"}
-    assert composed("x", [one, two], ["d"]).columns == ("a", "b", "c", "d")
+    assert composed("x", "VARCHAR", [one, two], ["d"]).columns == ("a", "b", "c", "d")
     assert f"{Expression.column_of('a')}" == '"a"' and two.column is None
 
 
 def test_what_is_no_expression_is_refused() -> None:
     with pytest.raises(ValueError, match="no expression: a b c"):
         parsed("a b c")
+
+
+def test_expressions_made_of_others_have_a_type() -> None:
+    one = condition("a > 1")
+    assert one.within("NOT (", ")", "BOOLEAN").type == "BOOLEAN"
+    assert composed("a + 1", "INTEGER", [one]).type == "INTEGER"

@@ -84,7 +84,7 @@ class _Slotted:
             return None  # beside a TIMESTAMP it is another text
         ranges = ranges_of(axis, self.factor.test, given)
         asked = self.factor.sql
-        filled = Expression(sql, asked.columns, asked.calls)
+        filled = Expression(sql, asked.columns, asked.calls, type=asked.type)
         return None if ranges is None else Factor(filled, axis, self.factor.test, given, ranges)
 
 

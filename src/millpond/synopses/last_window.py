@@ -63,7 +63,8 @@ def _narrowed(aggregate: Aggregate, query: WindowedQuery, end: int, until: int) 
     start = start_of_last(window_behind(query, aggregate), end, until)
     inside = f"epoch_us({quote(query.window.attribute)}) >= {start}"
     given = [] if aggregate.filter is None else [aggregate.filter]
-    both = composed(f"({aggregate.filter}) AND {inside}" if given else inside, given, [query.window.attribute])
+    sql = f"({aggregate.filter}) AND {inside}" if given else inside
+    both = composed(sql, "BOOLEAN", given, [query.window.attribute])
     return replace(aggregate, range=None, since=None, filter=both)
 
 
@@ -74,7 +75,7 @@ def bounded(query: Q, start: int, end: int, until: int) -> Q:
     def put(value: Expression) -> Expression:
         if not {"window_start", "window_end"}.intersection(value.columns):
             return value
-        return value.within("(SELECT ", f" FROM {ends})")
+        return value.within("(SELECT ", f" FROM {ends})", value.type)
 
     return replace(
         query,

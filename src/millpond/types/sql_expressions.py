@@ -65,9 +65,9 @@ class Expression(Written):
             return Expression.column_of(self.column, kind)
         return Expression(self.sql, self.columns, self.calls, self.conjuncts, self.call, kind)
 
-    def within(self, before: str, after: str = "") -> Expression:
-        """With SQL around it that reads no columns and calls nothing that can fail."""
-        return composed(f"{before}{self.sql}{after}", [self])
+    def within(self, before: str, after: str, kind: str) -> Expression:
+        """With SQL around it that reads no columns and calls nothing that can fail. kind: its DuckDB type then."""
+        return composed(f"{before}{self.sql}{after}", kind, [self])
 
     def written(self) -> list[Any]:
         """As JSON: a column as its name alone, all else as SQL, columns and so on, as far as there is anything.
@@ -132,14 +132,15 @@ def retyped(written: Any, kind: str) -> list[Any]:
     return Expression.read(written).typed(kind).written()
 
 
-def composed(sql: str, parts: Iterable[Expression], columns: Iterable[str] = ()) -> Expression:
-    """An expression made of others: it reads and calls what they do, and reads `columns`."""
+def composed(sql: str, kind: str, parts: Iterable[Expression], columns: Iterable[str] = ()) -> Expression:
+    """An expression of a DuckDB type made of others: it reads and calls what they do, and reads `columns`."""
     read: list[str] = []
     calls: list[str] = []
     for part in parts:
         read += part.columns
         calls += part.calls
-    return Expression(sql, tuple(dict.fromkeys([*read, *columns])), tuple(dict.fromkeys(calls)) if calls else ())
+    called = tuple(dict.fromkeys(calls)) if calls else ()
+    return Expression(sql, tuple(dict.fromkeys([*read, *columns])), called, type=kind)
 
 
 def all_of(conditions: Iterable[Expression]) -> Expression | None:
@@ -151,9 +152,9 @@ def all_of(conditions: Iterable[Expression]) -> Expression | None:
     listed = list(conditions)
     if len(listed) < 2:
         return listed[0] if listed else None
-    whole = composed(f"({') AND ('.join([each.sql for each in listed])})", listed)
+    whole = composed(f"({') AND ('.join([each.sql for each in listed])})", "BOOLEAN", listed)
     if not whole.calls or not whole.registered:
-        return whole.typed("BOOLEAN")
+        return whole
     parts = tuple(part for each in listed for part in each.conjuncts or (each,))
     return Expression(whole.sql, whole.columns, whole.calls, parts, type="BOOLEAN")
 

@@ -42,7 +42,7 @@ def reduced_answer(
         time = f"epoch_us({quote(stream.options.time)})"
         conditions.append(f"({time} > {stretch.begin} OR _id >= {stretch.first_id})")
     given = [] if side.where is None else [side.where]
-    where = composed(" AND ".join(conditions), given, [stream.options.time]) if conditions else None
+    where = composed(" AND ".join(conditions), "BOOLEAN", given, [stream.options.time]) if conditions else None
     seen = replace(query, where=where)
 
     def answer(tried: Scan) -> pa.Table:

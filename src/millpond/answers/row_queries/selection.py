@@ -411,4 +411,4 @@ class _Call:
 
 def _tried(side: Side) -> Expression | None:
     """A side's condition for a job over the archive: a row on which it fails does not match."""
-    return None if side.where is None else side.where.within("coalesce(TRY(", "), false)")
+    return None if side.where is None else side.where.within("coalesce(TRY(", "), false)", "BOOLEAN")

@@ -73,7 +73,7 @@ class FactorReader:
     def read(self, node: exp.Expr, negated: bool) -> Factor | None:
         """The factor; None for one that always holds. ConstantFault for a constant that is none of the type."""
         asked = expression_of(node)
-        whole = asked.within("NOT (", ")") if negated else asked
+        whole = asked.within("NOT (", ")", "BOOLEAN") if negated else asked
         if isinstance(node, exp.Boolean):
             return None if bool(node.this) != negated else Factor(whole, never=True)
         if isinstance(node, exp.Null):

@@ -422,4 +422,4 @@ def _query(
 
 def _output(name: str, value: Expression) -> Output:
     nothing = value.type in ('"NULL"', "NULL")
-    return Output(name, value.within("CAST(", " AS INTEGER)").typed("INTEGER") if nothing else value)
+    return Output(name, value.within("CAST(", " AS INTEGER)", "INTEGER") if nothing else value)

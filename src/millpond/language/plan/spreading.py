@@ -87,7 +87,7 @@ def _keys(
 
 
 def _cast(column: str, kind: str) -> Expression:
-    return Expression.column_of(column).within("CAST(", f" AS {kind})").typed(kind)
+    return Expression.column_of(column).within("CAST(", f" AS {kind})", kind)
 
 
 def together_of(

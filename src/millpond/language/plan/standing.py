@@ -260,7 +260,7 @@ def marked(node: exp.Expr, marks: Marks | None) -> exp.Expr:
 def without_marks(asked: Expression, marks: Marks | None) -> Expression:
     """An expression with the constants themselves in the places of their marks."""
     sql = unmarked(asked.sql, marks)
-    return asked if sql == asked.sql else composed(sql, [asked])
+    return asked if sql == asked.sql else composed(sql, asked.type, [asked])
 
 
 def unmarked(sql: str, marks: Marks | None) -> str:
@@ -497,16 +497,18 @@ class _PairBinder(_RowBinder):
         common = common_kind(*kinds)
         if common is None:
             return None
-        values = [s if k == common else s.within("CAST(", f" AS {common})") for s, k in zip(own, kinds, strict=True)]
+        cast = f" AS {common})"
+        values = [s if k == common else s.within("CAST(", cast, common) for s, k in zip(own, kinds, strict=True)]
         if common.startswith("ENUM(") and test != "=":  # its values' order is not that of their texts
-            values, common = [v.within("CAST(enum_code(", ") AS BIGINT)") for v in values], "BIGINT"
+            values, common = [v.within("CAST(enum_code(", ") AS BIGINT)", "BIGINT") for v in values], "BIGINT"
         axes = [axis_of(v.sql, common) for v in values]
         if axes[0] is not None and axes[1] is not None:
-            first, second = (composed(a.attribute, [v]) for a, v in zip(axes, values, strict=True) if a is not None)
+            pairs = zip(axes, values, strict=True)
+            first, second = (composed(a.attribute, v.type, [v]) for a, v in pairs if a is not None)
             return JoinFactor(first, test, second, axes[0].kind)  # type: ignore[arg-type]  # one of _JOIN_TESTS
         if test != "=":
             return None
-        first, second = (v.within("CAST(", " AS VARCHAR)") for v in values)
+        first, second = (v.within("CAST(", " AS VARCHAR)", "VARCHAR") for v in values)
         return JoinFactor(first, "=", second, "text")
 
 
@@ -527,4 +529,4 @@ def common_kind(left: str, right: str) -> str | None:
 
 def _asked(node: exp.Expr, negated: bool) -> Expression:
     asked = expression_of(node)
-    return asked.within("NOT (", ")") if negated else asked
+    return asked.within("NOT (", ")", "BOOLEAN") if negated else asked

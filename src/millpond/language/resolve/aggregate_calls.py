@@ -120,7 +120,7 @@ class CallReader:
         call.arguments = [self.bound(v) for v in values]
         self.refine(call, node, written, order)
         if name == "any_value":
-            call.function, call.filter = "first", call.arguments[0].within("(", ") IS NOT NULL")
+            call.function, call.filter = "first", call.arguments[0].within("(", ") IS NOT NULL", "BOOLEAN")
 
     def refine(self, call: Call, node: exp.Expr, written: str, order: list[exp.Expr]) -> None:
         """DISTINCT and ORDER BY."""

@@ -216,7 +216,7 @@ class GroupScope:
         if not self._set_key:
             return key
         bits = self._bits.get(name, 0)
-        return key.within(f"CASE WHEN ({SET} & {bits}) <> {bits} THEN (", ") END").typed(key.type) if bits else key
+        return key.within(f"CASE WHEN ({SET} & {bits}) <> {bits} THEN (", ") END", key.type) if bits else key
 
     @property
     def columns(self) -> tuple[Column, ...]:

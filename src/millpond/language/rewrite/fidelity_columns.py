@@ -26,7 +26,7 @@ def with_fidelity(query: WindowedQuery | ScanQuery, reduction: Reduction) -> Win
         return query
     taken = {o.name.lower() for o in query.select} | {EXACT}
     if isinstance(query, RowScan):
-        share = Output(_free("fraction", taken), Expression.column_of(WEIGHT).within("(1 / ", ")").typed("DOUBLE"))
+        share = Output(_free("fraction", taken), Expression.column_of(WEIGHT).within("(1 / ", ")", "DOUBLE"))
         return replace(query, select=(*query.select, share))
     aggregates = [replace(a, measure="estimate") for a in query.aggregates]
     by_name = {a.name: a for a in aggregates}
@@ -48,8 +48,8 @@ def with_fidelity(query: WindowedQuery | ScanQuery, reduction: Reduction) -> Win
             added.append(Output(_free(f"{output.name}_bound", taken), Expression(f"'{side}'", type="VARCHAR")))
     rows = Aggregate("", "count_star")
     added.append(Output(_free("fraction", taken), measured(rows, "share")))
-    few = measured(rows, "read", "BIGINT").within("(", f" < {SMALL})")
-    added.append(Output(_free("small", taken), few.typed("BOOLEAN")))
+    few = measured(rows, "read", "BIGINT").within("(", f" < {SMALL})", "BOOLEAN")
+    added.append(Output(_free("small", taken), few))
     return replace(query, aggregates=tuple(aggregates), select=(*query.select, *added))
 
 

@@ -50,7 +50,7 @@ def components_of(aggregate: Aggregate, time: str) -> Split:
             c,
             safe=safe,
             alone=c.alone if safe else "",
-            columns=tuple((s, composed(e.sql, [*aggregate.over, e], beside)) for s, e in c.columns),
+            columns=tuple((s, composed(e.sql, e.type, [*aggregate.over, e], beside)) for s, e in c.columns),
         )
         for c in split.components
     )

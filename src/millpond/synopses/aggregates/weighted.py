@@ -53,7 +53,7 @@ def _where(aggregate: Aggregate, *conditions: str) -> str:
 def _and(aggregate: Aggregate, condition: str) -> Aggregate:
     """The aggregate over rows of weight 1 alone, as it is split without weights."""
     given = [] if aggregate.filter is None else [aggregate.filter]
-    return replace(aggregate, measure="", filter=composed(_where(aggregate, condition), given, (WEIGHT,)))
+    return replace(aggregate, measure="", filter=composed(_where(aggregate, condition), "BOOLEAN", given, (WEIGHT,)))
 
 
 def _fitting(estimate: str, aggregate: Aggregate) -> str:
