@@ -59,7 +59,8 @@ def ranges_known(query: WindowedQuery, options: QueryOptions) -> int:
 
 def ahead_of(query: WindowedQuery, options: QueryOptions) -> int:
     """How far behind a window rows may be that fill it (microseconds)."""
-    return (ranges_known(query, options) + 1) * query.window.range if options.ahead else 0
+    known = ranges_known(query, options)
+    return (known + 1) * query.window.range if options.ahead and isinstance(query, WindowQuery) else 0
 
 
 def horizon_of(query: WindowedQuery, options: QueryOptions, progress: QueryProgress, high: int) -> int:

@@ -342,13 +342,19 @@ class Evaluation:
         least = pc.min(late["pane"]).as_py()
         before, after, of_late = self._compared(late, self.since(least - 1), closed)
         touched, low = distinct(of_late), max(horizon, least - self.ahead)
-        answers, ends = [], []
-        for rows, codes in (_groups(*before, touched), _groups(*after, touched)):
-            group, end = filled_ends(Rows.sort(codes, rows["pane"].to_numpy())[0], self.cover, -FAR, closed, self.ahead)
-            pairs = group[end > low], end[end > low]
-            ends.append(pairs[1])
-            answers.append(self._answers(rows, codes, pairs))
-        return self._changes(*answers, np.concatenate(ends)) if any(map(len, ends)) else None
+        (old, old_ends), (new, new_ends) = (
+            self._known(*_groups(*each, touched), low, closed) for each in (before, after)
+        )
+        ends = np.concatenate([old_ends, new_ends])
+        return self._changes(old, new, ends) if len(ends) else None
+
+    def _known(self, rows: pa.Table, codes: Ints, low: int, closed: int) -> tuple[pa.Table | None, Ints]:
+        """The answers of windows that end behind `low` and are known at `closed`, and their ends."""
+        if not rows.num_rows:
+            return None, np.empty(0, np.int64)
+        group, end = filled_ends(Rows.sort(codes, rows["pane"].to_numpy())[0], self.cover, -FAR, closed, self.ahead)
+        pairs = group[end > low], end[end > low]
+        return self._answers(rows, codes, pairs), pairs[1]
 
     def _compared(
         self, late: pa.Table, low: int, closed: int
