@@ -6,7 +6,7 @@ Lives have late rows, cuts, restarts, a query that comes later and is back-fille
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import duckdb
@@ -54,7 +54,7 @@ class Life:
         self.kept = data.draw(st.sampled_from(["", ", revise_for='0 s'", ", revise_for='20 s'"]))
 
     def live(self) -> list[list[tuple[Any, ...]]]:
-        """The answers at the end, of both queries."""
+        """The answers at the end: of both queries, and of who asks once."""
         draw = self.data.draw
         epochs = draw(st.lists(st.lists(rows, max_size=5), min_size=1, max_size=5))
         begin, shards = draw(st.integers(0, len(epochs) - 1)), draw(st.sampled_from([1, 2]))
@@ -80,6 +80,7 @@ class Life:
             found = [
                 _sorted(pond.sql(f"SELECT * EXCLUDE (window_start, revision) FROM {q}").rows()) for q in ("q", "later")
             ]
+            found.append(_sorted(row[1:] for row in pond.sql(self.text).rows()))  # asked once
             pond.close()
         return found
 
@@ -88,7 +89,7 @@ def _time(second: int) -> dt.datetime:
     return START + dt.timedelta(seconds=second)
 
 
-def _sorted(found: Sequence[Sequence[Any]]) -> list[tuple[Any, ...]]:
+def _sorted(found: Iterable[Sequence[Any]]) -> list[tuple[Any, ...]]:
     return sorted(map(tuple, found), key=repr)
 
 
