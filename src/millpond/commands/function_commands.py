@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from millpond.commands.planned import Ids, KeepFunction, Plan, Record
 from millpond.commands.pond_facts import Facts
-from millpond.functions.merging import lacks
+from millpond.functions.mergeable_states import lacks
 from millpond.language import Select, parse
 from millpond.language.builtins.allowed import AGGREGATES, REFUSED, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.inference.duck import Refused, describe

@@ -22,7 +22,7 @@ import duckdb
 import pyarrow as pa
 
 from millpond.functions.calling import UserFunctionError, over_arrays
-from millpond.functions.merging import adding, finishing, merging
+from millpond.functions.mergeable_states import adding, finishing, merging
 from millpond.support.errors import QueryError
 from millpond.types import ADD, FunctionDefinition, from_json, to_json
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millpond.functions.merging import STATE_LIMIT
+from millpond.functions.mergeable_states import STATE_LIMIT
 from millpond.operators.panes.measuring import decision_for
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.window_plans import filter_and_keys

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.functions.merging import Mergeable, made, stored
+from millpond.functions.mergeable_states import Mergeable, made, stored
 
 
 def merge_faults(aggregate: Any, *columns: Sequence[Any] | pa.Array, tries: int = 100, seed: int = 0) -> list[str]:
