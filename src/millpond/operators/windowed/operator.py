@@ -20,7 +20,7 @@ from millpond.archive.design.exactness import LeftOut, with_exactness
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.adoptions import Adoption
-from millpond.manifests.owed import Owed
+from millpond.manifests.owed import Owed, owed_together
 from millpond.manifests.places import query_owner, state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
@@ -40,7 +40,7 @@ from millpond.operators.contract import (
 )
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
-from millpond.operators.windowed.advance import Advanced, horizon_of, revise_for, without_replaced
+from millpond.operators.windowed.advance import Advanced, horizon_of, owed_for, revise_for, without_replaced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.coverage import with_coverage, without_missed
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
@@ -96,11 +96,13 @@ class WindowState(Shown, Protocol):
 class WindowOperator(Answering, WindowKind):
     """Windows over the state of one synopsis, which all its queries share.
 
-    spec_kind: of such synopses. mapper_kind: makes partials of rows for one. state_word: what SHOW SYNOPSES calls them.
+    spec_kind: of such synopses. mapper_kind: makes partials of rows for one. state_kind: their state in a shard.
+    state_word: what SHOW SYNOPSES calls them.
     """
 
     spec_kind: ClassVar[type]
     mapper_kind: ClassVar[type[SynopsisMapper]]
+    state_kind: ClassVar[type[Any]]
     state_word: ClassVar[str]
     refuses: ClassVar[Mapping[str, str]] = {"every": ONLY_RSTREAM}
     progress_kind: type[WindowProgress] = WindowProgress
@@ -126,10 +128,6 @@ class WindowOperator(Answering, WindowKind):
     @abstractmethod
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[WindowState, list[Chunk], pa.Table, int]:
         """The state with the epoch's rows, chunks to store, the rows as they are stored, and how many come too late."""
-
-    @abstractmethod
-    def as_of(self, task: MergeTask, state: WindowState, since: int) -> WindowState:
-        """The state as of epoch `since`."""
 
     @abstractmethod
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
@@ -180,6 +178,10 @@ class WindowOperator(Answering, WindowKind):
         """Whether a window closes when progress is `reached`. high: of the stream."""
 
     # -- what they share
+
+    def state(self, task: MergeTask, delta: pa.Table, since: int | None = None) -> Any:
+        """The state in a shard, before and after the rows of the epoch; since: as of that epoch."""
+        return self.state_kind(task.version, task.segments, task.shard, self.owner, self.spec, delta, since)
 
     def bound(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
         """See `Answering`."""
@@ -333,7 +335,7 @@ class WindowOperator(Answering, WindowKind):
         if since is None:
             result = self.advance(task.db, state, closing)
         else:
-            missed = self.as_of(task, state, since)
+            missed = self.state(task, state.delta, since)
             result = self.catch_up(task.db, missed, [*missed.parts(), stored], closing)
         if spread:
             result = self.smooth(task, state, replace(closing, until=until), result, owner)
@@ -457,6 +459,24 @@ class WindowOperator(Answering, WindowKind):
 
         needs += failures.each(self.users(), since, otherwise=NEVER)
         return min(needs, default=None)
+
+
+class OverRows(WindowOperator):
+    """Windows that are made of rows which are kept as they are: those that end with rows, and sessions."""
+
+    ends_open = 1
+
+    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
+        """See `WindowOperator`."""
+        return replace(closing.before, owed=owed_together([*closing.before.owed, *owed_for(rows, closing)]))
+
+    def open_end(self, known: QueryProgress) -> int:
+        """See `WindowOperator`: progress must be beyond the end of a window, since a row may still come at it."""
+        return 0 if known.closed >= FOREVER else 1
+
+    def low_of(self, standing: Standing, answered: int) -> int:
+        """See `WindowOperator`: an instant, from which on windows end."""
+        return answered
 
 
 def _given(task: MergeTask, owner: str, low: int, high: int) -> pa.Table | None:
