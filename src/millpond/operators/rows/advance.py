@@ -14,10 +14,11 @@ from functools import partial
 import duckdb
 import pyarrow as pa
 
-from millpond.operators.windowed.advance import Advanced, OfRows, advance_rows, between_edges
+from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Shown, State
 from millpond.operators.windowed.group_bounds import Edges
+from millpond.operators.windowed.over_rows import OfRows, advance_rows, between_edges
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import RowsSpec, finish_windows, merge_partials

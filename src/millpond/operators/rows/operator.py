@@ -20,7 +20,8 @@ from millpond.operators.rows.state import RowState, row_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import OF_ROWS, OverRows, check_marks
+from millpond.operators.windowed.operator import OF_ROWS, check_marks
+from millpond.operators.windowed.over_rows import OverRows
 from millpond.operators.windowed.past_windows import EachWindow, HistoryState, OneWindow
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress

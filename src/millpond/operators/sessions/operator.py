@@ -21,7 +21,8 @@ from millpond.operators.sessions.state import WHOLE, SessionState, living, sessi
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import OF_ROWS, OverRows, check_marks
+from millpond.operators.windowed.operator import OF_ROWS, check_marks
+from millpond.operators.windowed.over_rows import OverRows
 from millpond.operators.windowed.past_windows import EachWindow, HistoryState
 from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan

@@ -20,7 +20,7 @@ from millpond.archive.design.exactness import LeftOut, with_exactness
 from millpond.catalog import Catalog, Standing, Synopsis
 from millpond.catalog.unions import late_of, progress_of
 from millpond.manifests.adoptions import Adoption
-from millpond.manifests.owed import Owed, owed_together
+from millpond.manifests.owed import Owed
 from millpond.manifests.places import query_owner, state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
@@ -40,7 +40,7 @@ from millpond.operators.contract import (
 )
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
-from millpond.operators.windowed.advance import Advanced, horizon_of, owed_for, revise_for, without_replaced
+from millpond.operators.windowed.advance import Advanced, horizon_of, revise_for, without_replaced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.coverage import with_coverage, without_missed
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
@@ -48,10 +48,9 @@ from millpond.operators.windowed.evaluation import Shown
 from millpond.operators.windowed.group_bounds import group_bounds
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
-from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbers_together
+from millpond.operators.windowed.numbers import REVISIONS, differing, numbers_in, put_numbers_together
 from millpond.operators.windowed.ordering import in_order
 from millpond.operators.windowed.past_windows import WindowKind, answer_past, retell_past
-from millpond.operators.windowed.reported import differing
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.support.errors import Refusal
@@ -459,24 +458,6 @@ class WindowOperator(Answering, WindowKind):
 
         needs += failures.each(self.users(), since, otherwise=NEVER)
         return min(needs, default=None)
-
-
-class OverRows(WindowOperator):
-    """Windows that are made of rows which are kept as they are: those that end with rows, and sessions."""
-
-    ends_open = 1
-
-    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
-        """See `WindowOperator`."""
-        return replace(closing.before, owed=owed_together([*closing.before.owed, *owed_for(rows, closing)]))
-
-    def open_end(self, known: QueryProgress) -> int:
-        """See `WindowOperator`: progress must be beyond the end of a window, since a row may still come at it."""
-        return 0 if known.closed >= FOREVER else 1
-
-    def low_of(self, standing: Standing, answered: int) -> int:
-        """See `WindowOperator`: an instant, from which on windows end."""
-        return answered
 
 
 def _given(task: MergeTask, owner: str, low: int, high: int) -> pa.Table | None:
