@@ -69,12 +69,17 @@ class Side:
 
 @dataclass(frozen=True)
 class JoinFactor:
-    """`left op right`: expressions over columns of side 0 and of side 1, a constant folded into one of them.
+    """`left op right`: expressions over columns of two sides, a constant folded into one of them.
 
     kind: as of `Interval`; both sides give values of that kind. A NULL joins nothing.
+    first, second: the sides of `left` and `right`; rows of `first` are there when those of `second` come to them.
+    where: what must hold of the rows joined then, where further sides come to them; None: nothing.
     """
 
     left: Expression
     operator: Literal["=", "<", "<=", ">", ">="]
     right: Expression
     kind: Literal["integer", "float", "text"]
+    first: int = 0
+    second: int = 1
+    where: Expression | None = None

@@ -382,17 +382,18 @@ class _Call:
         return list(zip(self.views, self.stretches, strict=True))
 
     def joined(self) -> pa.Table:
-        """Pairs of rows of two streams."""
-        streams = (self.plan.streams[0], self.plan.streams[1])
-        if self.wanted(0).keep and self.registered.id and self.moment.epoch >= self.views[0].epoch:
-            kept = self._from_pairs(streams)
+        """Joined rows of several streams."""
+        streams = self.plan.streams
+        pairs = len(streams) == 2 and self.wanted(0).keep and self.registered.id
+        if pairs and self.moment.epoch >= self.views[0].epoch:
+            kept = self._from_pairs((streams[0], streams[1]))
             if kept is not None:
                 return kept
         tables = []
         for number, stream in enumerate(streams):
             names = [*join_columns(self.plan.selection, streams, number), stream.options.time, "_id"]
             tables.append(self.rows(number, tuple(dict.fromkeys(names)), ANSWER_ROWS))
-        return join_rows(self.plan.selection, streams, tables[0], tables[1], self.most)
+        return join_rows(self.plan.selection, streams, tables, self.most)
 
     def _from_pairs(self, streams: tuple[StreamDefinition, StreamDefinition]) -> pa.Table | None:
         """The answer from kept pairs, where they can serve."""
