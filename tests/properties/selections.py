@@ -118,6 +118,9 @@ def ends(draw: st.DrawFn, begin: Bound | None = None) -> Bound:
         if begin is not None and begin.kind == "now" and begin.value > 0:
             return begin
         return NOW
+    if draw(st.integers(0, 3)) == 0:
+        most = 12 if begin is None or begin.kind != "rows" else begin.value
+        return Bound("rows", draw(st.integers(1, most)))
     if draw(st.booleans()):
         value = draw(st.integers(-SECONDS, 5)) * S
         return Bound("now", max(value, begin.value) if begin is not None and begin.kind == "now" else value)

@@ -36,8 +36,8 @@ class Edge:
     """One end of a BEGIN … END window.
 
     kind: 'open' (no bound: the whole retained past; up to NOW), 'constant' (`value` is an instant in microseconds),
-        'now' (NOW plus `value` microseconds), 'rows' (BEGIN only: the last `value` rows of the stream up to NOW, in
-        the stream's total order, before any condition).
+        'now' (NOW plus `value` microseconds), 'rows' (before the last `value` rows of the stream up to NOW, in the
+        stream's total order, before any condition: a window that begins there has these, one that ends there has not).
     """
 
     kind: Literal["open", "constant", "now", "rows"] = "open"
