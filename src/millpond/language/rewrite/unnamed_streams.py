@@ -123,7 +123,9 @@ def _streams_in(select: exp.Query, text: str) -> list[exp.Subquery]:
     own = [i for i in _items(select) if isinstance(i, exp.Subquery)]
     found = [i for i in own if window_of(i) is not None or _is_join(i, select, text)]
     for each in select.find_all(exp.Subquery, bfs=False):
-        deep = window_of(each) is not None and isinstance(each.this, exp.Query) and not isinstance(each.this, exp.Subquery)
+        deep = (
+            window_of(each) is not None and isinstance(each.this, exp.Query) and not isinstance(each.this, exp.Subquery)
+        )
         if deep and isinstance(each.parent, exp.From | exp.Join) and not any(_inside(each, f) for f in found):
             found.append(each)
     return found
@@ -161,9 +163,7 @@ def _refuse_elsewhere(select: exp.Query, found: Sequence[exp.Expr], source: Sour
             )  # fmt: skip
 
 
-def _tumbling_together(
-    select: exp.Query, items: list[exp.Expr], schema: Schema, source: Source
-) -> WindowClause | None:
+def _tumbling_together(select: exp.Query, items: list[exp.Expr], schema: Schema, source: Source) -> WindowClause | None:
     """The intervals that several joined streams are all cut into; None where they are not."""
     if len(items) < 2 or to_stream_of(select) is not None:
         return None

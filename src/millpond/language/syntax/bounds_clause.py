@@ -142,8 +142,11 @@ class EdgeReader:
         begin = self.edge("BEGIN") if self.take("BEGIN") else None
         end = self.edge("END") if self.take("END") else None
         same = begin is not None and end is not None and begin.kind == end.kind
-        if begin is not None and end is not None and same and (
-            begin.value < end.value if begin.kind == "rows" else begin.value > end.value
+        if (
+            begin is not None
+            and end is not None
+            and same
+            and (begin.value < end.value if begin.kind == "rows" else begin.value > end.value)
         ):
             self.fail("the window begins after it ends", first)
         return begin, end
