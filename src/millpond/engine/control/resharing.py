@@ -21,7 +21,7 @@ from millpond.manifests.places import state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
 from millpond.operators.registry import answering_kind, windows_over
-from millpond.operators.windowed.needs import complete_since, keep_since
+from millpond.operators.windowed.needs import complete_since, keep_since, spans_of
 from millpond.progress import NEVER
 from millpond.relations import spare_of
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
@@ -157,7 +157,7 @@ def _joined_synopsis(catalog: Catalog, published: Published, standing: Standing)
     window = query.window
     if isinstance(window, TimeWindow) and known.start > NEVER:
         # Windows that end before it are not the query's business.
-        need = max(need, known.start - window.range * (4 if standing.definition.options.empty == "report" else 2))
+        need = max(need, known.start - window.range * spans_of(query, standing.definition.options, 2))
     found = [
         s
         for s in catalog.synopses.values()

@@ -19,7 +19,7 @@ from millpond.synopses.enums import put_together
 from millpond.synopses.finish import identity
 from millpond.synopses.row_partials import revised_for
 from millpond.synopses.session_partials import session_revised_for
-from millpond.types import DAY, KindWindow, QueryOptions, RowWindowQuery, SessionQuery, WindowedQuery
+from millpond.types import DAY, KindWindow, QueryOptions, RowWindowQuery, SessionQuery, WindowedQuery, WindowQuery
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,21 @@ def revise_for(query: WindowedQuery, options: QueryOptions) -> int:
     if options.revise_for is not None:
         return options.revise_for
     return max(DAY, 10 * (query.window.length if isinstance(query.window, KindWindow) else query.window.range))
+
+
+def ranges_known(query: WindowedQuery, options: QueryOptions) -> int:
+    """For how many RANGEs behind its last row a group is known, or a value fills windows: 0 where none needs to be."""
+    if options.empty != "report" or not isinstance(query, WindowQuery) or not (query.keys or options.fill):
+        return 0
+    length = query.window.length if isinstance(query.window, KindWindow) else query.window.range
+    known = max(DAY, 10 * length) if options.known_for is None else options.known_for
+    return max(1, -(-known // length)) if length else 10
+
+
+def ahead_of(query: WindowedQuery, options: QueryOptions) -> int:
+    """How far behind a window rows may be that fill it (microseconds)."""
+    known = ranges_known(query, options)
+    return (known + 1) * query.window.range if options.ahead and isinstance(query, WindowQuery) else 0
 
 
 def horizon_of(query: WindowedQuery, options: QueryOptions, progress: QueryProgress, high: int) -> int:
