@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 from sqlglot import exp
+from tests.language.conftest import Catalog
 
 from millpond.language import bind_select, bind_standing, parse
 from millpond.support.errors import StatementError
-from tests.language.conftest import Catalog
 
 BASE: Any = next(each for each in exp.Column.__mro__ if "find_ancestor" in each.__dict__)
 BESIDE = "FROM reading, (SELECT 1) AS t"

@@ -12,7 +12,6 @@ from millpond.commands.naming import Names, NamesAndFiles, query_named, stream_n
 from millpond.commands.pond_facts import Facts
 from millpond.types import (
     Column,
-    QueryDefinition,
     RowQuery,
     Staged,
     StreamDefinition,
