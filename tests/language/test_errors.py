@@ -171,7 +171,7 @@ WRONG = [
     # row queries
     (f"{Q} SELECT count(*) FROM reading BEGIN «x» END NOW", "no edge of a window", ""),
     (f"{Q} SELECT ts FROM reading BEGIN «NOW» + 5 ROWS END NOW", "counts back from NOW", ""),
-    (f"{Q} SELECT ts FROM reading BEGIN NOW END «NOW» - 5 ROWS", "counts back from NOW", ""),
+    (f"{Q} SELECT ts FROM reading BEGIN NOW END «NOW» + 5 ROWS", "counts back from NOW", ""),
     (f"{Q} SELECT ts FROM reading BEGIN NOW - «0» ROWS END NOW", "whole number above 0", ""),
     (f"{Q} SELECT ts FROM reading BEGIN NOW - 5 «minuets» END NOW", "not a unit", "minutes"),
     (f"{Q} SELECT ts FROM reading BEGIN NOW - «5» END NOW", "unit of time is missing", ""),
