@@ -31,7 +31,6 @@ from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_ordered, query_table, spec_of
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.pane_partials import by_interval
 from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables.chunks import Payload, pack, unpack
@@ -106,7 +105,7 @@ def grouped(core: Core, asked: Asked[WindowedQuery], ends: Ends, scan: Scan) -> 
     query, stream = seen_by(core.tables, core.catalog, core.now(), asked.query), asked.stream
     streams = streams_read(core, query, stream)
     ranges = asked.ranges(streams)
-    spec = by_interval(spec_of(query, stream))
+    spec = spec_of(query, stream).by_interval()
     shards = core.settings.shards if spec.spread else 1
     scan.sums = None if ends.last else sums_of(query, stream, asked.strict)
     with core.pinned():

@@ -14,7 +14,6 @@ from millpond.relations.stored_rows import forgets
 from millpond.support.sql import quote
 from millpond.synopses import spec_of
 from millpond.synopses.conjunctions import conjunction_of
-from millpond.synopses.pane_partials import PanesSpec, windows_of
 from millpond.types import (
     Expression,
     LatestRowsWindow,
@@ -25,7 +24,6 @@ from millpond.types import (
     StreamDefinition,
     UnboundedWindow,
     WindowedQuery,
-    WindowQuery,
 )
 
 
@@ -57,16 +55,8 @@ def assign(
             if synopsis.spec.serves(needed, query):
                 if not started or complete_since.get(synopsis.owner, needed_since + 1) <= needed_since:
                     return synopsis, False
-            elif not started and _widens(synopsis, query) and synopsis.spec.agrees(needed):
-                # Not born yet: it may still take in more components without any back-fill of its own.
-                have = {c.name: c for c in synopsis.spec.components}
-                have.update({c.name: c for c in needed.components})
-                casts = dict(synopsis.spec.casts) | dict(needed.casts)
-                wider = replace(synopsis.spec, components=tuple(have.values()), casts=tuple(casts.items()))
-                if isinstance(wider, PanesSpec) and isinstance(needed, PanesSpec):
-                    wider = replace(wider, carried=tuple(dict.fromkeys([*wider.carried, *needed.carried])))
-                if wider.serves(needed, query):
-                    return replace(synopsis, spec=wider), True
+            elif not started and (wider := synopsis.spec.widened(needed, query)) is not None:
+                return replace(synopsis, spec=wider), True  # not born yet: it needs no back-fill of its own
     return Synopsis(f"{needed.key}.{next_epoch}.{catalog.next_id}", needed, next_epoch), True
 
 
@@ -80,10 +70,6 @@ def ordered_alike(catalog: Catalog, owner: str, where: Expression | None, option
         return True
     oldest = min(catalog.users(owner), key=lambda q: q.id, default=None)
     return oldest is None or oldest.definition.options.ordering == options.ordering
-
-
-def _widens(synopsis: Synopsis, query: WindowedQuery) -> bool:
-    return isinstance(query, WindowQuery) and all(synopsis.spec.panes.serves(w) for w in windows_of(query))
 
 
 @dataclass(frozen=True)

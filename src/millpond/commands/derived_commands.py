@@ -17,7 +17,6 @@ from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options
 from millpond.commands.query_state import Wanted, plan_standing
 from millpond.language.inference.column_types import TIMES
-from millpond.operators.registry import answering_kind
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
 from millpond.support.spelling import nearest
@@ -118,7 +117,7 @@ def answer_options(
     if statement.revisions != "final" or drops:
         return statement.options
     options = statement.options
-    return replace(options, delay=answering_kind(query).revise_for(query, options))
+    return replace(options, delay=query.revised_for(options))
 
 
 def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources: Sequence[int]) -> StreamDefinition:

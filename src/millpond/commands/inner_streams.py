@@ -72,7 +72,7 @@ class _Settling:
         names: dict[str, str] = {}
         bound = self._answered(staged)
         since: Since = options.since if options.since is not None or bound > NEVER else "start"
-        late = answering_kind(query).revise_for(query, options)
+        late = query.revised_for(options)
         fresh = False
         older: dict[str, int] = {}  # by how much what is taken back may be older than the late row that does so
         for each in staged.inner:

@@ -476,11 +476,6 @@ class Answering(Operator):
         return answers
 
     @classmethod
-    @abstractmethod
-    def revise_for(cls, query: Any, options: QueryOptions) -> int:
-        """How long behind progress the answers of a query can be revised (microseconds)."""
-
-    @classmethod
     def lasting(cls, known: int) -> str:
         """Why `revise_for`, which is `known`, cannot become longer while a query stands; '': it can."""
         return ""

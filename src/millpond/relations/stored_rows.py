@@ -23,7 +23,6 @@ from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times
 from millpond.synopses.partials.specs import as_declared, casts_of, weighed
 from millpond.types import (
-    DAY,
     HOLDS,
     WEIGHT,
     Elements,
@@ -160,17 +159,10 @@ def forgets(relation: Relational) -> bool:
     )
 
 
-def spare_of(relation: Relational, options: QueryOptions) -> int:
-    """How long behind progress answers can be revised (SEMANTICS, late rows), microseconds."""
-    if options.revise_for is not None:
-        return options.revise_for
-    return max(DAY, 10 * max((i.window.reach or 0 for i in relation.inputs), default=0))
-
-
 def sight_of(relation: Relational, options: QueryOptions) -> int:
     """How far behind progress a late row is seen at its own time (microseconds): however far, but where answers leave
     out rows that are later than `revise_for`."""
-    return spare_of(relation, options) if options.limited else UNLIMITED
+    return relation.revised_for(options) if options.limited else UNLIMITED
 
 
 def kept(

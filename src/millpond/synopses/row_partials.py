@@ -22,7 +22,7 @@ from millpond.support.distinct import distinct
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.kernel import query_table
 from millpond.synopses.partials.specs import SynopsisSpec, common_parts, joined_stream, weighed
-from millpond.types import DAY, CountWindow, QueryOptions, RowWindowQuery, StreamDefinition, StreamQuery
+from millpond.types import QueryOptions, RowWindowQuery, StreamDefinition, StreamQuery
 from millpond.windows import Panes
 from millpond.windows.candidates import Ints
 from millpond.windows.row_runs import firsts, numbers, sorted_by
@@ -129,13 +129,12 @@ def kept_for(query: RowWindowQuery, late: Literal["revise", "drop"], options: Qu
     """What the synopsis of a query over a window of rows keeps."""
     if query.feeds:
         late = "revise"  # see `millpond.catalog.unions`
-    behind = 0 if late == "drop" else revised_for(query, options)
+    behind = 0 if late == "drop" else query.revised_for(options)
     limited = late == "revise" and options.limited
     if options.delay:
         late, behind = "drop", options.delay
     window, union = query.window, bool(query.feeds)
-    rows = window.rows if isinstance(window, CountWindow) else 0
-    return RowsKept(len(window.partition), rows, window.reach, window.numbered, late, behind, union, limited)
+    return RowsKept(len(window.partition), window.rows, window.reach, window.numbered, late, behind, union, limited)
 
 
 #: The column that says in which epoch a row of a union came.
@@ -146,11 +145,6 @@ def arrivals(table: pa.Table) -> tuple[Ints, ...]:
     """Rows in order of these came one behind the other: by `_id`, of a union by epoch and `_id`."""
     ids = table["_id"].to_numpy()
     return (table[CAME].to_numpy(), ids) if CAME in table.column_names else (ids,)
-
-
-def revised_for(query: RowWindowQuery, options: QueryOptions) -> int:
-    """How long behind progress late rows still count (SEMANTICS, late rows), microseconds."""
-    return options.revise_for if options.revise_for is not None else max(DAY, 10 * query.window.reach)
 
 
 def partial_rows(db: duckdb.DuckDBPyConnection, spec: RowsSpec, segment: pa.Table, extra: str = "") -> pa.Table:

@@ -31,7 +31,7 @@ from millpond.synopses.kernel import query_table
 from millpond.synopses.pane_partials import regroup
 from millpond.synopses.partials.specs import SynopsisSpec, casts_of, common_parts, joined_stream
 from millpond.synopses.row_partials import codes_of
-from millpond.types import DAY, Expression, QueryOptions, SessionQuery, StreamDefinition, StreamQuery
+from millpond.types import Expression, QueryOptions, SessionQuery, StreamDefinition, StreamQuery
 from millpond.windows import Panes
 from millpond.windows.candidates import Ints
 from millpond.windows.row_runs import sorted_by
@@ -130,7 +130,7 @@ def sessions_spec(query: SessionQuery, stream: StreamDefinition, options: QueryO
     options, late = options or QueryOptions(), stream.options.late
     if query.feeds:
         late = "revise"  # see `millpond.catalog.unions`
-    behind = 0 if late == "drop" else session_revised_for(query, options)
+    behind = 0 if late == "drop" else query.revised_for(options)
     limited = late == "revise" and options.limited
     if options.delay:
         late, behind = "drop", options.delay
@@ -141,11 +141,6 @@ def sessions_spec(query: SessionQuery, stream: StreamDefinition, options: QueryO
     used = {quote(name) for name in spec.columns_of(rows)}  # with those of the gap
     casts = tuple(c for c in casts_of(rows) if c[0] in used)
     return replace(spec, casts=casts, narrowed=tuple(c for c in query.narrowed if c[0] in used))
-
-
-def session_revised_for(query: SessionQuery, options: QueryOptions) -> int:
-    """How long behind progress late rows still count (SEMANTICS, late rows), microseconds."""
-    return options.revise_for if options.revise_for is not None else max(DAY, 10 * query.window.reach)
 
 
 # -- rows into partials ------------------------------------------------------------------------------------------------

@@ -12,8 +12,31 @@ from millpond.types.outputs import Key
 from millpond.types.sql_expressions import Expression
 
 
-class _EndsAtInstants(Variant):
-    """What the kinds of windows that end at instants have in common."""
+class _HasEnds(Variant):
+    """What the kinds of windows that have ends have in common.
+
+    lead: how long before its start rows may still be of the window, microseconds; -1: its start is not in it.
+    first_whole: the number of the first window that is whole where numbers count from the first row that is left; 0:
+        its number says nothing of that.
+    """
+
+    @property
+    def lead(self) -> int:
+        """None are."""
+        return 0
+
+    @property
+    def first_whole(self) -> int:
+        """What it lacks follows from its start."""
+        return 0
+
+
+class _EndsAtInstants(_HasEnds):
+    """What the kinds of windows that end at instants have in common.
+
+    landmarks: all landmarks since which it grows. reach: how long windows are at most, microseconds; 0: that is not
+        known.
+    """
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -21,6 +44,11 @@ class _EndsAtInstants(Variant):
         if value.get("kind") is not None:
             return {"type": "KindWindow", **value}
         return {"type": "TimeWindow" if value.get("landmark") is None else "LandmarkWindow", **value}
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """None: it does not grow."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -60,9 +88,9 @@ class TimeWindow(_EndsAtInstants):
     attribute: str = "ts"
 
     @property
-    def landmarks(self) -> tuple[Landmark, ...]:
-        """None: it does not grow."""
-        return ()
+    def reach(self) -> int:
+        """RANGE."""
+        return self.range
 
 
 @dataclass(frozen=True)
@@ -85,6 +113,11 @@ class LandmarkWindow(_EndsAtInstants):
     def landmarks(self) -> tuple[Landmark, ...]:
         """All landmarks since which it grows."""
         return (self.landmark, *self.beside)
+
+    @property
+    def reach(self) -> int:
+        """That of the windows that do not grow."""
+        return self.range
 
 
 @dataclass(frozen=True)
@@ -116,9 +149,9 @@ class KindWindow(_EndsAtInstants):
         return 0
 
     @property
-    def landmarks(self) -> tuple[Landmark, ...]:
-        """None: what windows hold is what their kind says."""
-        return ()
+    def reach(self) -> int:
+        """How long windows are."""
+        return self.length
 
     @property
     def name(self) -> str:
@@ -160,9 +193,9 @@ class CalendarWindow(_EndsAtInstants):
         return 0
 
     @property
-    def landmarks(self) -> tuple[Landmark, ...]:
-        """None: windows that grow are no longer than `length`."""
-        return ()
+    def reach(self) -> int:
+        """The longest."""
+        return self.length.longest
 
 
 #: Windows that end at instants.
@@ -184,7 +217,7 @@ class KindDefinition:
     id: int = 0
 
 
-class _EndsWithRows(Variant):
+class _EndsWithRows(_HasEnds):
     """What the kinds of windows that end with rows have in common."""
 
     @classmethod
@@ -216,6 +249,11 @@ class CountWindow(_EndsWithRows):
         """How far before its end the window may begin, microseconds; 0: that is not a matter of time."""
         return 0
 
+    @property
+    def first_whole(self) -> int:
+        """The first that ends with so many rows."""
+        return -(-self.rows // self.slide)
+
 
 @dataclass(frozen=True)
 class SpanWindow(_EndsWithRows):
@@ -235,13 +273,23 @@ class SpanWindow(_EndsWithRows):
         """How far before its end the window begins, microseconds."""
         return self.range
 
+    @property
+    def rows(self) -> int:
+        """It is not made of so many."""
+        return 0
+
+    @property
+    def lead(self) -> int:
+        """It begins behind its start."""
+        return -1
+
 
 #: Windows that end with a row.
 RowWindow = CountWindow | SpanWindow
 
 
 @dataclass(frozen=True)
-class SessionWindow:
+class SessionWindow(_HasEnds):
     """Sessions: maximal runs of rows, `[SESSION gap MAX longest]`, `[PARTITION BY a SESSION gap]`; microseconds.
 
     A row at t reaches to t + its gap, both included; rows that reach one another, also by way of others, are a session.
@@ -261,9 +309,18 @@ class SessionWindow:
     attribute: str = "ts"
 
     @property
+    def lead(self) -> int:
+        """A row that is gone may have reached its first one."""
+        return self.gap
+
+    @property
     def reach(self) -> int:
         """How long a session that is like others may be, as far as that is known: the longest, or else its gap."""
         return self.longest or self.gap
+
+
+#: Windows that have ends.
+EndedWindow = Window | RowWindow | SessionWindow
 
 
 class _OfRelation(Variant):

@@ -23,7 +23,6 @@ from millpond.manifests.records import Published
 from millpond.operators.registry import answering_kind, windows_over
 from millpond.operators.windowed.needs import complete_since, keep_since
 from millpond.progress import NEVER
-from millpond.relations import spare_of
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
 from millpond.types import TimeWindow, to_json
 
@@ -193,7 +192,7 @@ def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
     relation = standing.relational
     if not relation.keeps_windows:
         return None
-    spare, inputs = spare_of(relation, standing.definition.options), list(standing.inputs)
+    spare, inputs = relation.revised_for(standing.definition.options), list(standing.inputs)
     for place, (owner, item) in enumerate(zip(standing.inputs, relation.inputs, strict=True)):
         own = catalog.stores[owner]
         for store in catalog.stores.values():
@@ -206,7 +205,7 @@ def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
                 continue
             for user in catalog.users(store.owner):
                 theirs = user.relational
-                if user.status != "live" or spare_of(theirs, user.definition.options) < spare:
+                if user.status != "live" or theirs.revised_for(user.definition.options) < spare:
                     continue
                 mine = [o for i, o in zip(user.inputs, theirs.inputs, strict=True) if i == store.owner]
                 if any(covers(theirs, other, item) for other in mine):

@@ -52,7 +52,7 @@ from millpond.operators.windowed.early import EARLY, due
 from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Known, Run, all_rows, answers, kept, sight_of, snapshot, spare_of
+from millpond.relations import Known, Run, all_rows, answers, kept, sight_of, snapshot
 from millpond.relations.sums import total
 from millpond.support.errors import Refusal
 from millpond.synopses import connection
@@ -119,7 +119,7 @@ class RelationOperator(RowReader[RelationProgress]):
     def horizon(self, known: Progress, high: int) -> int:
         """See `RowReader`."""
         revising = any(revises(self.options, late) for late in self.lates)
-        spare = spare_of(self.relation, self.options) if revising else 0
+        spare = self.relation.revised_for(self.options) if revising else 0
         return max(NEVER, known.start, max(known.own.edge, min(known.closed, high)) - spare)
 
     def lows(self, known: Progress, horizon: int) -> Sequence[int | None]:

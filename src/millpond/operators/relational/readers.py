@@ -31,7 +31,7 @@ from millpond.operators.relational.visibility import revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Rows, Run, net_changes, spare_of
+from millpond.relations import Rows, Run, net_changes
 from millpond.support.errors import SourceError
 from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
@@ -204,11 +204,6 @@ class RowReader(Answering, Generic[R]):
         """See `Answering`."""
         inputs = zip(standing.inputs, standing.relational.inputs, strict=True)
         return " and ".join(input_text(item) for each, item in inputs if each == owner)
-
-    @classmethod
-    def revise_for(cls, query: Any, options: QueryOptions) -> int:
-        """See `Answering`."""
-        return spare_of(query, options)
 
     @classmethod
     def lasting(cls, known: int) -> str:

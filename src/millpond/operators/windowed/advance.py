@@ -17,9 +17,7 @@ from millpond.operators.windowed.group_bounds import closed_groups
 from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.synopses.enums import put_together
 from millpond.synopses.finish import identity
-from millpond.synopses.row_partials import revised_for
-from millpond.synopses.session_partials import session_revised_for
-from millpond.types import DAY, KindWindow, QueryOptions, RowWindowQuery, SessionQuery, WindowedQuery
+from millpond.types import QueryOptions, WindowedQuery
 
 
 @dataclass(frozen=True)
@@ -37,20 +35,9 @@ class Advanced(Generic[P]):
     sums: pa.Table | None = None
 
 
-def revise_for(query: WindowedQuery, options: QueryOptions) -> int:
-    """How long behind progress closed windows can be revised (SEMANTICS, late rows): microseconds."""
-    if isinstance(query, RowWindowQuery):
-        return revised_for(query, options)
-    if isinstance(query, SessionQuery):
-        return session_revised_for(query, options)
-    if options.revise_for is not None:
-        return options.revise_for
-    return max(DAY, 10 * (query.window.length if isinstance(query.window, KindWindow) else query.window.range))
-
-
 def horizon_of(query: WindowedQuery, options: QueryOptions, progress: QueryProgress, high: int) -> int:
     """The event time up to which state does not cover windows: late rows revise those that end behind it from state."""
-    return max(progress.start, progress.floor, min(progress.closed, high) - revise_for(query, options))
+    return max(progress.start, progress.floor, min(progress.closed, high) - query.revised_for(options))
 
 
 def advanced(

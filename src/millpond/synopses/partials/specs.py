@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from millpond.types import (
     Reduction,
     StreamDefinition,
     Variant,
+    WindowAggregation,
     columns_read,
     to_json,
 )
@@ -76,6 +77,38 @@ class SynopsisSpec(Variant):
         """The FROM item over a segment: columns that Arrow carries as another type get their declared one back."""
         wanted = dict(self.casts) | dict(self.narrowed)
         return as_declared("segment", wanted.items())
+
+    def serves(self, needed: SynopsisSpec, query: WindowAggregation) -> bool:
+        """Whether a query that needs `needed` can be answered from this synopsis."""
+        return False
+
+    def widened(self, needed: SynopsisSpec, query: WindowAggregation) -> Self | None:
+        """One that serves `query` as well, which needs `needed`; None where there is none.
+
+        It keeps more of each row, so this one must not have seen any yet.
+        """
+        return None
+
+    def rolls_up(self, needed: SynopsisSpec, query: WindowAggregation) -> bool:
+        """Whether the partials that a query needs can be made of those of this one (`synopses.rollup`).
+
+        The rows must be the same (stream, time, filter, those on which an expression fails), every key and component
+        there, and each of its windows, or with `REDUCE BY INTERVAL` each interval, a run of whole panes.
+        """
+        return False
+
+    def at_intervals(self, interval: int) -> Self:
+        """The same where rows are seen at the start of their interval (microseconds); 0: at their own time.
+
+        Rows that are kept as they are have no intervals.
+        """
+        return self
+
+    def by_interval(self) -> Self:
+        """The same for the past of a query that says REDUCE BY INTERVAL."""
+        if self.reduce is None or self.reduce.function != "interval":
+            return self
+        return self.at_intervals(self.reduce.spans[0])
 
     @property
     def weighted(self) -> bool:
