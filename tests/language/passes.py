@@ -167,7 +167,7 @@ class _Bound:
 
 
 def _ref(ref: RelationRef) -> str:
-    return f"{ref.alias}: {ref.kind} {ref.name}({', '.join(c.name for c in ref.columns)})"
+    return f"{ref.alias}: {type(ref).__name__.removesuffix('Input').lower()} {ref.name}({', '.join(c.name for c in ref.columns)})"
 
 
 # -- passes ---------------------------------------------------------------------------------------------------

@@ -29,6 +29,7 @@ from millpond.relations import Rows
 from millpond.types import (
     Aggregate,
     Call,
+    ConstantInput,
     Expression,
     JoinPlan,
     Key,
@@ -46,7 +47,16 @@ from millpond.types import (
     union_from_json,
 )
 from millpond.types.json_records import TAG, Written
-from millpond.types.relation_queries import EVERYWHERE, are_together
+from millpond.types.relation_queries import (
+    EVERYWHERE,
+    AnswersInput,
+    DeadInput,
+    FinalInput,
+    LateInput,
+    RevisionsInput,
+    TableInput,
+    are_together,
+)
 
 #: What is called with a class that is read back.
 READERS = ("from_json", "read_record")
@@ -188,6 +198,15 @@ def test_windows_of_relations_that_said_their_kind_by_a_text_are_read() -> None:
     assert read(kind="tumbling", range=7, origin=2) == TumblingWindow(7, 2)
     assert read(kind="rows", rows=3, partition=["a"]) == LatestRowsWindow(3, ("a",))
     assert read(kind="unbounded") == UnboundedWindow()
+
+
+def test_inputs_that_said_their_kind_by_a_text_are_read() -> None:
+    def read(kind: str) -> Any:
+        return union_from_json(ConstantInput, {"alias": "r0", "kind": kind, "name": "n", "columns": []})
+
+    kinds = {"table": TableInput, "query": AnswersInput, "revisions": RevisionsInput, "final": FinalInput}
+    for word, kind in {**kinds, "late": LateInput, "dead": DeadInput}.items():
+        assert read(word) == kind("r0", "n", ())
 
 
 def test_types_that_stood_beside_expressions_are_read() -> None:

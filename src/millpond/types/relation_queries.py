@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from millpond.support.sql import text_literal
 from millpond.types.columns import Column
-from millpond.types.json_records import Upgraded, Variant
+from millpond.types.json_records import TAG, Upgraded, Variant
 from millpond.types.outputs import Feed
 from millpond.types.reduction_forms import Reduction
 from millpond.types.sql_expressions import Expression, calls_of_statement
@@ -47,13 +47,70 @@ class RelationInput:
 
 
 @dataclass(frozen=True)
-class ConstantInput:
-    """A relation that does not change with time: a table (ad hoc also the answers of a query, or a side stream)."""
+class NamedInput(Variant):
+    """A relation in FROM by its name. Of a standing query it is a table; ad hoc it may be anything that is there.
+
+    alias: what the SQL calls it. name: of the table, query or stream, as declared. columns: what the SQL expects, with
+        DuckDB types, in this order.
+    by_windows: its rows are of windows, so that some need not be read.
+    """
+
+    by_windows: ClassVar[bool] = False
 
     alias: str
-    kind: str
     name: str
     columns: tuple[Column, ...]
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """An input from before it said its kind by its type."""
+        kinds = {
+            "table": "TableInput",
+            "query": "AnswersInput",
+            "revisions": "RevisionsInput",
+            "final": "FinalInput",
+            "late": "LateInput",
+            "dead": "DeadInput",
+        }
+        return {**value, TAG: kinds[value["kind"]]}
+
+
+@dataclass(frozen=True)
+class TableInput(NamedInput):
+    """The rows of a table."""
+
+
+@dataclass(frozen=True)
+class AnswersInput(NamedInput):
+    """The latest answers of a query."""
+
+    by_windows: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class RevisionsInput(NamedInput):
+    """All that a query has answered: `FROM q ALL REVISIONS`."""
+
+    by_windows: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class FinalInput(NamedInput):
+    """Those answers of a query that can no longer change: `FROM q FINAL`."""
+
+
+@dataclass(frozen=True)
+class LateInput(NamedInput):
+    """The rows of a stream that were late: `FROM late(s)`."""
+
+
+@dataclass(frozen=True)
+class DeadInput(NamedInput):
+    """The dead letters of a stream: `FROM dead(s)`."""
+
+
+#: What does not change while a query is answered.
+ConstantInput = TableInput | AnswersInput | RevisionsInput | FinalInput | LateInput | DeadInput
 
 
 @dataclass(frozen=True)

@@ -37,6 +37,7 @@ from millpond.types import (
 )
 from millpond.types.instants import moment
 from millpond.types.plan_nodes import plan_table
+from millpond.types.relation_queries import TableInput
 
 
 def answer(core: Core, question: Question) -> tuple[pa.Table | None, str]:
@@ -84,7 +85,7 @@ def _once(core: Core, bound: Query | ScanQuery | lang.TableQuery) -> tuple[pa.Ta
             table = select_relations(core, bound)
             if not table.num_rows:
                 notes.append(open_note(core, _read(core, bound)))
-            notes.append(table_note(core, [r.name for r in bound.relations if r.kind == "table"]))
+            notes.append(table_note(core, [r.name for r in bound.relations if isinstance(r, TableInput)]))
         case _:
             assert_never(bound)
     return table, "; ".join(note for note in notes if note)
