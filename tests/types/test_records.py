@@ -50,9 +50,12 @@ from millpond.types.json_records import TAG, Written
 from millpond.types.relation_queries import (
     EVERYWHERE,
     AnswersInput,
+    Copied,
     DeadInput,
+    DealtBy,
     FinalInput,
     LateInput,
+    NotDealt,
     RevisionsInput,
     TableInput,
     are_together,
@@ -225,13 +228,14 @@ def test_joins_whose_places_were_sql_are_read() -> None:
     join = from_json(
         JoinPlan,
         {"kind": "inner", "items": ["r0", "r1"], "sources": ["a", "b"], "equalities": [sides], "on": None,
-         "where": None, "select": "*", "spread": spread, "hashes": [spread]},
+         "where": None, "select": "*", "spread": spread, "hashes": [spread], "deal": ['"a"', "copies", ""]},
     )  # fmt: skip
     (equality,) = join.equalities
     assert (equality.side(0).column, equality.side(1).column, equality.side(1).columns) == ("k", None, ("k",))
     assert [each and each.columns for each in join.spread] == [("k",), None] and join.hashes == (join.spread,)
-    assert not any(map(are_together, join.spread))
+    assert not any(map(are_together, join.spread)) and join.deal == (DealtBy('"a"'), Copied(), NotDealt())
     rows = to_json(Rows(1, "ts", ("k",)))
     kept = {"owner": "x", "spec": rows, "first_epoch": 1, "home": -1, "spread": "'together a, b'", "deal": "copies"}
+    assert from_json(Store, kept).deal == Copied() and from_json(Store, {**kept, "deal": ""}).deal == NotDealt()
     assert are_together(from_json(Store, kept).spread) and from_json(Store, {**kept, "spread": ""}).spread is None
     assert from_json(Store, {**kept, "spread": "'everywhere'"}).spread == EVERYWHERE

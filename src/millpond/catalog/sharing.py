@@ -25,6 +25,7 @@ from millpond.types import (
     UnboundedWindow,
     WindowedQuery,
 )
+from millpond.types.relation_queries import Dealing, DealtBy, NotDealt
 
 
 def assign(
@@ -131,19 +132,18 @@ def assign_stores(
     return Stored(tuple(owners), changed, waits)
 
 
-def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[Expression | None, tuple[str, ...]]:
+def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[Expression | None, tuple[Dealing, ...]]:
     """By what the rows of an input are spread over shards, and how those of split keys may be placed: best first."""
     plan = relation.joined
     if plan is None or not plan.spread:
-        return None, ("",)
+        return None, (NotDealt(),)
     number = plan.items.index(item.alias)
     names = [name for each in relation.inputs for name in each.names]
     if not plan.deal or len(set(names)) < len(names):  # one store for both sides is better than splitting keys
-        return plan.spread[number], ("",)
-    if plan.deal[number] == "copies":
-        return plan.spread[number], ("copies",)
-    others = [quote(c) for n, c in plan.plain if n == number]
-    return plan.spread[number], (plan.deal[number], *others)
+        return plan.spread[number], (NotDealt(),)
+    best = plan.deal[number]
+    others = [] if best.copied else [DealtBy(quote(c)) for n, c in plan.plain if n == number]
+    return plan.spread[number], (best, *others)
 
 
 def _reaches(catalog: Catalog, store: Store, wanted: RelationalQuery, item: RelationInput) -> bool:

@@ -212,6 +212,54 @@ def _spread_read(spread: Sequence[Any]) -> list[Any]:
     return [each or None for each in spread]
 
 
+class _Dealing(Variant):
+    """How rows of a frequent key are placed.
+
+    splits: otherwise than those of other keys. copied: in every shard.
+    """
+
+    splits: ClassVar[bool] = True
+    copied: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class NotDealt(_Dealing):
+    """As those of other keys."""
+
+    splits: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class DealtBy(_Dealing):
+    """By the hash of a column, quoted."""
+
+    column: str
+
+    def __str__(self) -> str:
+        return f"its rows are dealt over the shards by {self.column}"
+
+
+@dataclass(frozen=True)
+class Copied(_Dealing):
+    """Every shard has them."""
+
+    copied: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return "every shard has its rows"
+
+
+#: How rows of a frequent key are placed.
+Dealing = NotDealt | DealtBy | Copied
+
+
+def dealing_read(deal: Any) -> Any:
+    """How they are placed, which was a text: a column, 'copies', or '' where that is as usual."""
+    if not isinstance(deal, str):
+        return deal
+    return {"": {TAG: "NotDealt"}, "copies": {TAG: "Copied"}}.get(deal, {TAG: "DealtBy", "column": deal})
+
+
 @dataclass(frozen=True)
 class JoinPlan(Upgraded):
     """A join of windows and tables whose rows are valid while all their parts are.
@@ -225,8 +273,7 @@ class JoinPlan(Upgraded):
         empty: they must stay together.
     plain: the item and the column of each output, where the select list has nothing but columns that are stored as they
         are shown; else empty.
-    deal: of each item, how rows of a frequent key are placed: by the hash of a column ('"a"'), or in every shard
-        ('copies'); empty: as those of other keys.
+    deal: of each item, how rows of a frequent key are placed; empty: as those of other keys.
     conditions: what `on` consists of. names: of the items, as the query calls them.
     alike: numbers of equalities that make columns of three items or more all equal, so that any two of them meet.
     hashes: of each key that some items share and the answer shows, by what the rows of these items can be spread over
@@ -242,7 +289,7 @@ class JoinPlan(Upgraded):
     select: str
     spread: tuple[Expression | None, ...] = ()
     plain: tuple[tuple[int, str], ...] = ()
-    deal: tuple[str, ...] = ()
+    deal: tuple[Dealing, ...] = ()
     conditions: tuple[JoinCondition, ...] = ()
     names: tuple[str, ...] = ()
     alike: tuple[tuple[int, ...], ...] = ()
@@ -250,9 +297,10 @@ class JoinPlan(Upgraded):
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """What rows are spread by was SQL alone."""
+        """What rows are spread by was SQL alone, and how they are dealt a text."""
         hashes = [_spread_read(each) for each in value.get("hashes", ())]
-        return {**value, "spread": _spread_read(value.get("spread", ())), "hashes": hashes}
+        deal = [dealing_read(each) for each in value.get("deal", ())]
+        return {**value, "spread": _spread_read(value.get("spread", ())), "hashes": hashes, "deal": deal}
 
     @property
     def alone(self) -> tuple[int, ...]:
