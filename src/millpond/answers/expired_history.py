@@ -20,7 +20,7 @@ from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.synopses import spec_of
-from millpond.types import Edge, RowQuery, ScanQuery, StreamDefinition, WindowedQuery
+from millpond.types import RowQuery, ScanQuery, StreamDefinition, WindowedQuery
 from millpond.types.instants import moment
 
 
@@ -96,12 +96,8 @@ def _what_is_left(core: Core, stream: StreamDefinition, files: bool) -> str:
 
 def gone_note(core: Core, asked: WindowedQuery | ScanQuery | RowQuery) -> str:
     """What is to be said with an ad hoc answer over a past of which rows are gone; '' if none are."""
-    query = asked.query if isinstance(asked, RowQuery) else asked
-    sides = [(query.stream, Edge())]
-    if isinstance(asked, RowQuery):
-        sides = [(s.stream, s.span.begin) for s in asked.sides]
-    notes = []
-    for name, begin in sides:
+    query, notes = asked.scan, []
+    for name, begin in asked.begins:
         stream = core.catalog.stream(name)
         if query.reduce is not None or query.feeds or stream is None:
             continue
@@ -118,9 +114,10 @@ def said_with(core: Core, table: pa.Table, asked: WindowedQuery | ScanQuery | Ro
 
 def _of_stream(core: Core, stream: StreamDefinition, query: WindowedQuery | ScanQuery) -> str:
     segments = core.streams[stream.id].archive.segments
-    if isinstance(query, ScanQuery):
+    if query.as_retained:
         first = max(min((s.low for s in segments), default=NEVER), retained_from(stream, core.published))
         return f"rows of {stream.name} before {moment(first)} are gone" if first > NEVER else ""
+    assert not isinstance(query, ScanQuery)  # windows see rows whose files are there
     with core.pinned():
         found = served(core.archives, stream, Sums(spec_of(query, stream), (query,)), Range(), make=False)
     since = "" if not segments else f" before {moment(min(s.low for s in segments))}"

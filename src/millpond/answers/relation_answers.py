@@ -175,7 +175,7 @@ def outputs_of(query: RelationalQuery) -> str:
 
 def in_order(query: RelationalQuery) -> str:
     """Behind SELECT: what sorts the rows of a relation that do not lie as its own ORDER BY says."""
-    return "" if isinstance(query, RelationQuery) and query.ordered else " ORDER BY ALL"
+    return "" if query.in_order else " ORDER BY ALL"
 
 
 def _end(core: Core, item: RelationInput, published: Published) -> int:

@@ -10,19 +10,15 @@ from dataclasses import dataclass, replace
 
 from millpond.catalog.catalog_state import Catalog, Store, Synopsis
 from millpond.relations import rows_needed
-from millpond.relations.stored_rows import forgets
 from millpond.support.sql import quote
 from millpond.synopses import spec_of
 from millpond.synopses.conjunctions import conjunction_of
 from millpond.types import (
     Expression,
-    LatestRowsWindow,
     QueryOptions,
-    RangeWindow,
     RelationalQuery,
     RelationInput,
     StreamDefinition,
-    UnboundedWindow,
     WindowedQuery,
 )
 from millpond.types.relation_queries import Dealing, DealtBy, NotDealt
@@ -162,15 +158,5 @@ def _reaches(catalog: Catalog, store: Store, wanted: RelationalQuery, item: Rela
 
 def covers(relation: RelationalQuery, other: RelationInput, item: RelationInput) -> bool:
     """Whether what `other`, an input of `relation`, keeps in its window is all that `item` needs in its own."""
-    mine, needed = other.window, item.window
-    if not relation.keeps_windows:
-        return False
-    match mine, needed:
-        case UnboundedWindow(), _:
-            return not forgets(relation)
-        case RangeWindow(), RangeWindow():
-            return mine.range >= needed.range
-        case LatestRowsWindow(), LatestRowsWindow():
-            return mine.rows >= needed.rows and mine.partition == needed.partition
-        case _:
-            return False
+    mine = other.window
+    return relation.keeps_windows and mine.holds(item.window) and (mine.leaves or not relation.forgets)

@@ -144,6 +144,16 @@ class PanesSpec(SynopsisSpec):
             return needed.interval % self.panes.width == 0 and self.panes.phase == 0
         return query.longest >= WHOLE or all(self.panes.serves(w) for w in query.windows)
 
+    def summarises(self, needed: SynopsisSpec) -> bool:
+        """See `SynopsisSpec`."""
+        if not isinstance(needed, PanesSpec) or self.panes != needed.panes or not self.covers(needed):
+            return False
+        same = (self.stream, self.time, self.where, self.keys) == (
+            needed.stream, needed.time, needed.where, needed.keys,
+        )  # fmt: skip
+        plain = not self.feeds and self.lookup is None and self.form == "eager" and not self.landmarks
+        return same and plain and not self.single
+
     def at_intervals(self, interval: int) -> PanesSpec:
         """See `SynopsisSpec`."""
         return replace(self, interval=interval) if interval else self

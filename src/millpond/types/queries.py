@@ -19,6 +19,7 @@ from millpond.types.reduction_forms import Reduction
 from millpond.types.relation_queries import (
     ConstantInput,
     Driven,
+    Elements,
     Grouped,
     Joined,
     JoinPlan,
@@ -27,7 +28,7 @@ from millpond.types.relation_queries import (
     RelationInput,
     RelationPlan,
 )
-from millpond.types.selections import JoinFactor, Side
+from millpond.types.selections import Edge, JoinFactor, Side
 from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, registered_in
 from millpond.types.window_definitions import (
     EndedWindow,
@@ -51,6 +52,7 @@ class Answer(Variant, ABC):
     ends_by_time: windows end at instants that follow from the query alone, whatever rows there are.
     numbered: windows have numbers, which count from the first row that there is.
     adds_up: the answer follows from what intervals of event time add up to, so that REDUCE may see the past as sums.
+    as_retained: it sees rows for as long as retention says; else for as long as their files are there.
     keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
         is a bag, and revisions add rows to it and take others out.
     """
@@ -61,6 +63,7 @@ class Answer(Variant, ABC):
     ends_by_time: ClassVar[bool] = False
     numbered: ClassVar[bool] = False
     adds_up: ClassVar[bool] = False
+    as_retained: ClassVar[bool] = False
     keyed: ClassVar[bool] = True
 
     select: tuple[Output, ...]
@@ -219,6 +222,16 @@ class StreamQuery(Answer):
     def union_names(self) -> tuple[str, ...]:
         """See `Answer`."""
         return tuple(f.name for f in self.feeds)
+
+    @property
+    def scan(self) -> Self:
+        """What is asked of the rows: all of it."""
+        return self
+
+    @property
+    def begins(self) -> tuple[tuple[str, Edge], ...]:
+        """The streams that it reads, and from where on: the beginning."""
+        return ((self.stream, Edge()),)
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:
@@ -396,11 +409,14 @@ class GroupScan(Aggregation):
     """Groups of all rows of a stream: an ad hoc SELECT, or what a row query's answer is made of. It never stands."""
 
     adds_up: ClassVar[bool] = True
+    as_retained: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowScan(StreamQuery):
     """Rows of a stream: an ad hoc SELECT, or a row query's answer. `select` and `order_by` are over its columns."""
+
+    as_retained: ClassVar[bool] = True
 
     @property
     def aggregates(self) -> tuple[Aggregate, ...]:
@@ -474,6 +490,16 @@ class Relational(Answer):
         return True
 
     @property
+    def in_order(self) -> bool:
+        """Whether its SQL gives all rows their places."""
+        return False
+
+    @property
+    def forgets(self) -> bool:
+        """Whether it needs no row again that it has reported, unless the row leaves its window."""
+        return False
+
+    @property
     def probes(self) -> tuple[Probe, ...]:
         """What is asked of inputs of which only rows matter that meet another input's."""
         return ()
@@ -519,6 +545,16 @@ class RelationQuery(Relational):
     def makes_stream(self) -> bool:
         """Whether its answer is a stream."""
         return self.operator is not None
+
+    @property
+    def in_order(self) -> bool:
+        """See `Relational`."""
+        return self.ordered
+
+    @property
+    def forgets(self) -> bool:
+        """See `Relational`: ISTREAM of select and project."""
+        return isinstance(self.plan, Elements) and self.operator == "istream"
 
     @property
     def driver(self) -> str:
@@ -568,6 +604,16 @@ class RowQuery:
     query: GroupScan | RowScan
     sides: tuple[Side, ...]
     join: JoinFactor | None = None
+
+    @property
+    def scan(self) -> GroupScan | RowScan:
+        """What is asked of the rows of its stretch."""
+        return self.query
+
+    @property
+    def begins(self) -> tuple[tuple[str, Edge], ...]:
+        """The streams that it reads, and from where on."""
+        return tuple((s.stream, s.span.begin) for s in self.sides)
 
     @property
     def expressions(self) -> tuple[Expression, ...]:

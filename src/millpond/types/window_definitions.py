@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from millpond.types.columns import DAY
 from millpond.types.instants import Landmark
@@ -327,7 +327,11 @@ class _OfRelation(Variant):
     """What windows without SLIDE have in common: each makes a stream a relation, defined at every instant (CQL).
 
     `since` and `reach` are None where a row's age says nothing.
+    leaves: rows leave it. pushes: rows leave it because of others that come.
     """
+
+    leaves: ClassVar[bool] = True
+    pushes: ClassVar[bool] = False
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -349,6 +353,10 @@ class _OfRelation(Variant):
         """The least event time of its rows at an instant."""
         return None
 
+    def holds(self, other: RelationWindow) -> bool:
+        """Whether every row of another window over the same rows is certainly in this one, too."""
+        return False
+
 
 @dataclass(frozen=True)
 class RangeWindow(_OfRelation):
@@ -368,6 +376,10 @@ class RangeWindow(_OfRelation):
     def since(self, instant: int) -> int:
         """The range before."""
         return instant - self.range
+
+    def holds(self, other: RelationWindow) -> bool:
+        """See `_OfRelation`."""
+        return isinstance(other, RangeWindow) and self.range >= other.range
 
 
 @dataclass(frozen=True)
@@ -398,13 +410,25 @@ class LatestRowsWindow(_OfRelation):
     partition: columns, as declared; the last rows are those of each partition.
     """
 
+    pushes: ClassVar[bool] = True
+
     rows: int
     partition: tuple[str, ...] = ()
+
+    def holds(self, other: RelationWindow) -> bool:
+        """See `_OfRelation`."""
+        return isinstance(other, LatestRowsWindow) and (self.partition == other.partition and self.rows >= other.rows)
 
 
 @dataclass(frozen=True)
 class UnboundedWindow(_OfRelation):
     """All rows up to τ: `[RANGE UNBOUNDED]`."""
+
+    leaves: ClassVar[bool] = False
+
+    def holds(self, other: RelationWindow) -> bool:
+        """See `_OfRelation`."""
+        return True
 
 
 #: A window whose rows leave as time goes on.

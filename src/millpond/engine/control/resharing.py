@@ -24,7 +24,7 @@ from millpond.operators.registry import answering_kind, windows_over
 from millpond.operators.windowed.needs import complete_since, keep_since
 from millpond.progress import NEVER
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
-from millpond.types import TimeWindow, to_json
+from millpond.types import to_json
 
 
 @dataclass(frozen=True)
@@ -153,10 +153,10 @@ def _joined_synopsis(catalog: Catalog, published: Published, standing: Standing)
         return None  # windows are numbered from the first row that was there
     high = progress_of(catalog, own.spec, published.progress).high
     need = keep_since(own, standing, stream, answering_kind(query).answered(known), high)
-    window = query.window
-    if isinstance(window, TimeWindow) and known.start > NEVER:
-        # Windows that end before it are not the query's business.
-        need = max(need, known.start - window.range * (4 if standing.definition.options.empty == "report" else 2))
+    since = answering_kind(query).reads_since(query, known.start) if known.start > NEVER else None
+    if since is not None:  # windows that end before it are not the query's business
+        reports = standing.definition.options.empty == "report"
+        need = max(need, known.start - (known.start - since) * (4 if reports else 2))
     found = [
         s
         for s in catalog.synopses.values()

@@ -97,6 +97,10 @@ class SynopsisSpec(Variant):
         """
         return False
 
+    def summarises(self, needed: SynopsisSpec) -> bool:
+        """Whether what it keeps of a file's rows may be the entry of a summary, which needs `needed`."""
+        return False
+
     def at_intervals(self, interval: int) -> Self:
         """The same where rows are seen at the start of their interval (microseconds); 0: at their own time.
 
