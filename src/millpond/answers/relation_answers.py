@@ -58,7 +58,7 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
     for item in query.inputs:
         streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
         begin = relations_over(query).reach(query, item, now)
-        check_reach(core, streams, begin, now, item.reduce is not None, files=True)
+        check_reach(core.archives, streams, begin, now, item.reduce is not None, files=True)
     reader = InputReader(core.archives, query, published, most=INPUT_ROWS, live_from=standing.first_epoch)
     final = "true" if progress_of(core.published, inputs) > now else "false"
     versions = _versions(core, standing, published, now)

@@ -69,13 +69,14 @@ def relation_of(core: Core, ref: ConstantInput, ends: tuple[int, int] | None = N
         case DeadInput():
             return dead_letters(core, _found(core, ref, StreamDefinition))
         case RevisionsInput():
-            return all_revisions(core, _answered(core, ref), ends)
+            return all_revisions(core.storage, core.published, _answered(core, ref), ends)
         case FinalInput():
-            return final_answers(core, _answered(core, ref))
+            return final_answers(core.archives, _answered(core, ref))
         case AnswersInput():
             standing = _answered(core, ref)
-            now = standing.definition.is_relation
-            return current_relation(core, standing) if now else latest_answers(core, standing, windows=ends)
+            if standing.definition.is_relation:
+                return current_relation(core, standing)
+            return latest_answers(core.storage, core.published, standing, ends)
         case _:
             assert_never(ref)
 

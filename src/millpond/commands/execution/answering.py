@@ -70,11 +70,11 @@ def _once(core: Core, bound: Query | ScanQuery | lang.TableQuery) -> tuple[pa.Ta
     match bound:
         case RowQuery():
             table = select_once(core, bound).table
-            notes = [said_with(core, table, bound)]
+            notes = [said_with(core.archives, table, bound)]
         case WindowQuery() | RowWindowQuery() | SessionQuery() | GroupScan() | RowScan():
             table = select_stream(core, bound)
             tables = () if bound.lookup is None else bound.lookup.tables
-            notes = [said_with(core, table, bound), table_note(core, [t.name for t in tables])]
+            notes = [said_with(core.archives, table, bound), table_note(core, [t.name for t in tables])]
             if isinstance(bound, WindowQuery) and not table.num_rows:
                 notes.append(not_ended_note(core, bound))
         case RelationQuery() | PairsQuery():
@@ -108,7 +108,7 @@ def _invoked(core: Core, standing: Standing | Registered, statement: lang.Invoke
     if isinstance(standing, Registered):
         found = evaluate(core, standing, statement.as_of, statement.begin, statement.end)
         seen = f"as of epoch {found.epoch}, now {moment(found.now)}, watermark {moment(found.watermark)}"
-        gone = gone_note(core, standing.selection) if statement.begin is None else ""
+        gone = gone_note(core.archives, standing.selection) if statement.begin is None else ""
         return found.table, "; ".join(n for n in (seen, note_of(found.table), gone) if n)
     table = invoke(core, standing, statement.as_of)
     return table, note_of(table)

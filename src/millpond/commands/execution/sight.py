@@ -84,7 +84,7 @@ class LiveSight:
 
     def users_of(self, reference: str) -> list[str]:
         """The names of what calls a registered function."""
-        (users,) = users_of(self._core, [reference])
+        (users,) = users_of(self._core.catalogs, [reference])
         return users
 
 

@@ -31,7 +31,7 @@ def begin_epoch(core: Core, force: bool = False, settle: bool = True) -> int | N
         force: make an epoch even without work.
         settle: False takes files that may still be growing (DRAIN).
     """
-    refresh_files(core)
+    refresh_files(core.tables, core.catalog, core.now())
     with core.lock:
         if core.epochs.in_flight is not None:
             return core.epochs.in_flight
