@@ -75,7 +75,7 @@ def _retained(core: Core, stream: StreamDefinition, query: ScanQuery, scan: Scan
     """Groups over all rows that are retained, or the rows themselves."""
     # As row queries see it: whether upkeep has removed the files yet makes no difference.
     published = core.published
-    streams = streams_read(core, query, stream)
+    streams = streams_read(core.catalog, query, stream)
     latest = now_of(published, [streams]) if query.feeds else None
     # The streams of a union have event times of their own.
     first, beyond = (None, None) if query.feeds else event_times(query.where, stream.options.time)

@@ -128,7 +128,7 @@ class _Asked:
                     found = found.filter(pc.greater_equal(ends, since))
                 ends_sql = ", ".join(c.name for c in query.time_columns)
             case OneWindow(start, low, over):
-                streams = streams_read(core, query, self.stream)
+                streams = streams_read(core.catalog, query, self.stream)
                 check_reach(
                     core.archives, streams, None if start <= BEGINNING else low, before - 1, scan.reduced, files=True
                 )

@@ -251,6 +251,10 @@ class Catalog:
             return [self.streams[s] for owner in standing.inputs for s in self.stores[owner].spec.streams]
         return [self.streams[s] for s in self.synopses[standing.synopsis].spec.streams]
 
+    def streams_named(self, names: Iterable[str]) -> list[StreamDefinition]:
+        """The streams of these names, as far as there are any."""
+        return [s for name in names if (s := self.stream(name)) is not None]
+
     def on_stream(self, stream: int) -> list[Standing]:
         """The queries that read a stream."""
         return [q for q in self.queries.values() if any(s.id == stream for s in self.streams_of(q))]

@@ -66,7 +66,7 @@ def _of_answers(facts: Facts, statement: lang.DeriveStream, bound: StandingQuery
     ids = Ids(facts)
     settled = settle(facts, ids, bound, statement.options)
     facts = facts.with_events(*settled.events)
-    sources = [s for n in settled.query.stream_names if (s := facts.catalog.stream(n)) is not None]
+    sources = facts.catalog.streams_named(settled.query.stream_names)
     options = answer_options(replace(statement, options=settled.options), settled.query, sources)
     check_options(facts.catalog, settled.query, options)
     for name in ("event_time", "lateness"):

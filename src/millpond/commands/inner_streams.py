@@ -133,7 +133,7 @@ class _Settling:
         name = self._free(each.name.split(" within ")[0])
         planned = plan_standing(self.facts, Wanted(self.ids.take(), name, query, options, query.text))
         standing = planned.standing
-        sources = [s for n in query.stream_names if (s := catalog.stream(n)) is not None]
+        sources = catalog.streams_named(query.stream_names)
         definition = stream_of(each, name, sorted({s.id for s in sources}), standing.id)
         assert definition.derived is not None
         derivation = replace(

@@ -126,7 +126,7 @@ def _plan_relation(facts: Facts, wanted: Wanted, relation: RelationalQuery) -> P
         relation = relation.with_joined(_by_size(facts, relation, join))
         wanted = replace(wanted, query=relation)
     streams = [s for i in relation.inputs if (s := catalog.stream(i.stream)) is not None]
-    fed = [[s for name in i.names if (s := catalog.stream(name)) is not None] for i in relation.inputs]
+    fed = [catalog.streams_named(i.names) for i in relation.inputs]
     history = [any(facts.sight.has_history(s.id) for s in each) for each in fed]
     stored = assign_stores(
         catalog, relation, wanted.options, list(zip(streams, history, strict=True)),
@@ -154,7 +154,7 @@ def _by_size(facts: Facts, relation: RelationalQuery, plan: JoinPlan) -> JoinPla
 
 def _archived(facts: Facts, item: RelationInput) -> ArchiveFacts:
     """What lies in the archives of an input's streams together."""
-    streams = [s for name in item.names if (s := facts.catalog.stream(name)) is not None]
+    streams = facts.catalog.streams_named(item.names)
     found = [facts.sight.archive(s.id) for s in streams]
     lows, highs = [a.low for a in found if a.low is not None], [a.high for a in found if a.high is not None]
     return ArchiveFacts(sum(a.rows for a in found), min(lows, default=None), max(highs, default=None))

@@ -73,19 +73,23 @@ def _once(core: Core, bound: Query | ScanQuery | lang.TableQuery) -> tuple[pa.Ta
             notes = [said_with(core.archives, table, bound)]
         case WindowQuery() | RowWindowQuery() | SessionQuery() | GroupScan() | RowScan():
             table = select_stream(core, bound)
-            tables = () if bound.lookup is None else bound.lookup.tables
-            notes = [said_with(core.archives, table, bound), table_note(core, [t.name for t in tables])]
+            notes = [
+                said_with(core.archives, table, bound),
+                table_note(core.tables, core.catalog, bound.table_names),
+            ]
             if isinstance(bound, WindowQuery) and not table.num_rows:
                 notes.append(not_ended_note(core, bound))
         case RelationQuery() | PairsQuery():
             table = select_relational(core, bound)
-            notes = [note_of(table), table_note(core, [t.name for t in bound.tables])]
+            notes = [note_of(table), table_note(core.tables, core.catalog, bound.table_names)]
         case lang.TableQuery():
             notes = [_unfinished(core, bound)]
             table = select_relations(core, bound)
             if not table.num_rows:
                 notes.append(open_note(core, _read(core, bound)))
-            notes.append(table_note(core, [r.name for r in bound.relations if isinstance(r, TableInput)]))
+            notes.append(
+                table_note(core.tables, core.catalog, [r.name for r in bound.relations if isinstance(r, TableInput)])
+            )
         case _:
             assert_never(bound)
     return table, "; ".join(note for note in notes if note)

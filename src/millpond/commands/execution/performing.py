@@ -153,7 +153,7 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
         case DropTable(table):
             core.tables.drop(table)
         case RefreshTable(table):
-            return refresh(core, table)
+            return refresh(core.tables, table, core.now())
         case KeepFunction(definition, function):
             keep_function(core.path, definition, function)
         case KeepKind(reference, kind):
