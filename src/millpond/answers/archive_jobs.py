@@ -135,7 +135,7 @@ def _run(
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     settle(scan, [report for report, _ in outcomes])
     if scan.reduced:
-        core.load.scanned(scan.counters.bytes, time.perf_counter() - started)
+        core.controllers.load.scanned(scan.counters.bytes, time.perf_counter() - started)
     return outcomes
 
 

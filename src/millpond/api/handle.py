@@ -54,7 +54,7 @@ class QueryHandle:
 
     @property
     def _of_rows(self) -> bool:
-        if self._core.closing:
+        if self._core.epochs.closing:
             raise PondError("the pond is closed; open it again with millpond.open")
         return self.id in self._core.register
 
@@ -149,11 +149,11 @@ class QueryHandle:
 
     def _run(self, statement: str) -> None:
         list(Interpreter(self._core, cannot_drain, self._changed).run(statement))
-        self._core.notify()
+        self._core.epochs.notify()
 
     def _tell(self) -> None:
         self._changed()
-        self._core.notify()
+        self._core.epochs.notify()
 
     def info(self) -> dict[str, Any]:
         """What is known of the query, JSON-ready: id, name, kind, status, text, streams, options, and more by kind."""

@@ -96,7 +96,7 @@ class Pond(Functions, Registrations):
     @property
     def failure(self) -> str | None:
         """Why the engine has stopped, on one line: nothing goes on until the pond is opened again. None: it runs."""
-        error = self._core.failure
+        error = self._core.epochs.failure
         return None if error is None else " ".join(str(error).split()) or type(error).__name__
 
     def ready(self, timeout: float | None = None) -> bool:
@@ -308,7 +308,7 @@ class Pond(Functions, Registrations):
                 if idle:
                     time.sleep(0.01)
             return
-        self._core.wait(drain.done)
+        self._core.epochs.wait(drain.done)
 
     def step(self, force: bool = False) -> bool:
         """Run one epoch over everything taken in so far (ponds with the inline executor only)."""
@@ -414,7 +414,7 @@ class Pond(Functions, Registrations):
         finally:
             with self._core.lock:
                 self._core.epochs.closing = True
-                self._core.notify()
+                self._core.epochs.notify()
             ready_of(self._core).stop()
             self._kinds.close()
             self._core.close()
@@ -423,8 +423,8 @@ class Pond(Functions, Registrations):
     def _check(self) -> None:
         if self._closed:
             raise PondError("the pond is closed; open it again with millpond.open")
-        if self._core.failure is not None:
-            raise self._core.failure
+        if self._core.epochs.failure is not None:
+            raise self._core.epochs.failure
 
     def __enter__(self) -> Self:
         return self

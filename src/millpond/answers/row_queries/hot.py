@@ -198,7 +198,7 @@ class HotStore:
             if streams:
                 then(self.refresh(streams))
             while True:
-                self.core.wait(lambda: self.core.published is not self._snapshot.published)
+                self.core.epochs.wait(lambda: self.core.published is not self._snapshot.published)
                 then(self.refresh())
 
     def _advance(self) -> Snapshot:

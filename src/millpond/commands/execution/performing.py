@@ -144,7 +144,7 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
             if "hot_bytes" in values:
                 ready_of(core).resize(values["hot_bytes"])
             if values.get("statistics"):
-                core.reporter.forget()  # what has been told before is told anew
+                core.telemetry.reporter.forget()  # what has been told before is told anew
         case MakeTable():
             with _claimed(core, step.record):
                 make_table(core, step, hands.ahead)
@@ -182,7 +182,7 @@ def _claimed(core: Core, record: Record) -> Iterator[None]:
 
 def _record(core: Core, record: Record) -> None:
     with _claimed(core, record):
-        core.catalog_log.record(*record.events)
+        core.catalogs.log.record(*record.events)
 
 
 def _check_path(path: str) -> None:
@@ -204,7 +204,7 @@ def _check_columns(definition: StreamDefinition, said: str) -> str:
 
 def _make_stream(core: Core, step: MakeStream) -> None:
     try:
-        core.make_stream(step.definition)
+        core.storage.make_stream(step.definition)
     except (DeltaError, OSError) as error:
         if step.asked is None:
             raise

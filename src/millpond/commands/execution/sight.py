@@ -66,9 +66,9 @@ class LiveSight:
         core = self._core
         if core.published.intake.get(str(stream), 0):
             return True
-        if core.last_manifest <= core.published.epoch:
+        if core.epochs.last_manifest <= core.published.epoch:
             return False
-        return read_manifest(core.path, core.last_manifest).intake.get(str(stream), 0) > 0
+        return read_manifest(core.path, core.epochs.last_manifest).intake.get(str(stream), 0) > 0
 
     def archive(self, stream: int) -> ArchiveFacts:
         """What lies in the archive of a stream."""
@@ -95,7 +95,7 @@ def facts_of(core: Core) -> Facts:
         core.published,
         replace(core.settings),
         core.opened_with,
-        max(core.last_manifest, core.published.epoch) + 1,
+        max(core.epochs.last_manifest, core.published.epoch) + 1,
         max(core.catalog.next_id, core.register.next_id),
         core.ownership.opening,
         uuid.uuid4().hex[:12],

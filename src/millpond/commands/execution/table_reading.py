@@ -57,7 +57,7 @@ def make_table(core: Core, step: MakeTable, ahead: TablesAhead) -> None:
             raise Refusal(str(found), option=step.asked)
         core.tables.keep_uri(definition, step.uri)
         core.tables.take(definition, found, core.now())
-    core.catalog_log.record(*step.record.events)
+    core.catalogs.log.record(*step.record.events)
     if definition.format is not None and not table_files(definition.path):
         core.tables.refresh(definition, core.now())  # fails, and SHOW TABLES says so
 

@@ -138,7 +138,7 @@ class SparkLoop:
             if self.query is None:  # no epoch has run; Spark may go on starting, for whoever comes next
                 return
         deadline = time.monotonic() + 60
-        while self.core.epochs.in_flight is not None and self.query.isActive and self.core.failure is None:
+        while self.core.epochs.in_flight is not None and self.query.isActive and self.core.epochs.failure is None:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
@@ -198,7 +198,7 @@ class SparkLoop:
             return
         upkeep = time.monotonic() + UPKEEP
         while not self._stop.wait(0.05):
-            if not self.query.isActive and self.core.failure is None:
+            if not self.query.isActive and self.core.epochs.failure is None:
                 self._fail(EngineError(f"Spark ended the stream of epochs: {self.query.exception()}"))
                 return
             self._jobs.run("looking for back-fills", self._fill)
