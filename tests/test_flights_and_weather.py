@@ -34,6 +34,19 @@ CHECKS = {
         SELECT e, origin, count(*) FILTER (departed >= e - INTERVAL 1 HOUR), count(*)
         FROM f, LATERAL (SELECT unnest(range(date_trunc('hour', departed) + INTERVAL 1 HOUR,
             date_trunc('hour', departed) + INTERVAL 7 HOUR, INTERVAL 1 HOUR)) AS e) GROUP BY ALL""",
+    "SELECT window_start, window_end, tailnum, flights, miles FROM shifts": """
+        WITH torn AS (SELECT *, departed > lag(departed) OVER w + INTERVAL 8 HOUR AS starts
+            FROM f WINDOW w AS (PARTITION BY tailnum ORDER BY place)),
+        numbered AS (SELECT *, count(*) FILTER (starts) OVER (PARTITION BY tailnum ORDER BY place) AS n FROM torn)
+        SELECT min(departed), max(departed) + INTERVAL 8 HOUR, tailnum, count(*), sum(distance)
+        FROM numbered GROUP BY tailnum, n""",
+    "SELECT window_start, window_end, origin, departures FROM days": """
+        -- midnight in New York; summer time began on March 10
+        WITH places AS (SELECT *, CASE WHEN departed < '2013-03-10 07:00' THEN INTERVAL 5 HOUR ELSE INTERVAL 4 HOUR END
+                AS behind FROM f),
+        days AS (SELECT date_trunc('day', departed - behind) AS d, origin, count(*) AS n FROM places GROUP BY ALL)
+        SELECT d + CASE WHEN d <= '2013-03-10' THEN INTERVAL 5 HOUR ELSE INTERVAL 4 HOUR END,
+            d + CASE WHEN d < '2013-03-10' THEN INTERVAL 29 HOUR ELSE INTERVAL 28 HOUR END, origin, n FROM days""",
     "SELECT window_end, window_number, origin, departures, delay FROM hundreds": """
         SELECT max(departed), (n - 1) // 100 + 1, origin, count(*), sum(dep_delay)
         FROM (SELECT *, row_number() OVER (PARTITION BY origin ORDER BY place) AS n FROM f)

@@ -2,7 +2,8 @@
 --
 --     millpond run examples/flights/windows.sql        (from the folder of the project)
 --
--- docs/windows.md, docs/row-windows.md and docs/cql.md explain the kinds; docs/derived-streams.md the stream made of answers.
+-- docs/windows.md, docs/sessions.md, docs/row-windows.md and docs/cql.md explain the kinds; docs/derived-streams.md the
+-- stream made of answers.
 
 CREATE STREAM landings (
     departed TIMESTAMP, landed TIMESTAMP, origin TEXT, dest TEXT, carrier TEXT, tailnum TEXT, flight INTEGER,
@@ -27,6 +28,16 @@ FROM landings [RANGE ALL SINCE '05:00' DAILY ZONE 'America/New_York' SLIDE 1 HOU
 CREATE QUERY two_ranges WITH (since = 'start') AS
 SELECT origin, count(*) [RANGE 1 HOUR SLIDE 1 HOUR] AS last_hour, count(*) [RANGE 6 HOURS SLIDE 1 HOUR] AS last_six
 FROM landings GROUP BY origin;
+
+-- By sessions: the days of work of an aircraft, each until it has stood for eight hours.
+CREATE QUERY shifts WITH (since = 'start') AS
+SELECT tailnum, count(*) AS flights, sum(distance) AS miles
+FROM landings [SESSION 8 HOURS] GROUP BY tailnum;
+
+-- By the calendar: days of New York, one of which has 23 hours.
+CREATE QUERY days WITH (since = 'start') AS
+SELECT origin, count(*) AS departures
+FROM landings [RANGE TUMBLING 1 DAY ZONE 'America/New_York'] GROUP BY origin;
 
 -- By rows: every hundred departures of an airport.
 CREATE QUERY hundreds WITH (since = 'start') AS
@@ -59,6 +70,8 @@ DRAIN FINAL;
 SELECT window_end, origin, departures, worst FROM sliding ORDER BY departures DESC, window_end, origin LIMIT 3;
 SELECT window_end, departures, miles FROM so_far ORDER BY departures DESC, window_end LIMIT 3;
 SELECT window_end, origin, last_hour, last_six FROM two_ranges ORDER BY last_six DESC, window_end, origin LIMIT 3;
+SELECT window_start, window_end, tailnum, flights FROM shifts ORDER BY flights DESC, window_end, tailnum LIMIT 3;
+SELECT window_start, window_end, origin, departures FROM days ORDER BY departures DESC, window_end, origin LIMIT 3;
 SELECT window_end, window_number, origin, delay FROM hundreds ORDER BY delay DESC, window_end, origin LIMIT 3;
 SELECT window_end, tailnum, flights, miles FROM aircraft ORDER BY flights DESC, miles DESC, window_end, tailnum LIMIT 3;
 SELECT * FROM stranded ORDER BY dep_delay DESC, origin, dest LIMIT 3;
