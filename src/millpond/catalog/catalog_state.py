@@ -124,6 +124,11 @@ class Standing:
         return self.definition.id
 
     @property
+    def owners(self) -> tuple[str, ...]:
+        """The synopses or stores that it reads."""
+        return tuple(dict.fromkeys(self.inputs)) or (self.synopsis,)
+
+    @property
     def windowed(self) -> WindowedQuery:
         """Its query, which is one over windows that have ends."""
         assert isinstance(self.definition.query, WindowedQuery)

@@ -8,7 +8,7 @@ from typing import assert_never
 from millpond.archive.retention import is_retained
 from millpond.catalog import Registered, Standing, Status, assign, assign_stores
 from millpond.catalog.unions import progress_of
-from millpond.commands.planned import CheckHistory, Event
+from millpond.commands.planned import CheckRelation, CheckWindows, Event
 from millpond.commands.pond_facts import ArchiveFacts, Facts
 from millpond.language.plan.spreading import together_of
 from millpond.manifests.quarantine import Failures
@@ -76,7 +76,7 @@ class PlannedStanding:
 
     standing: Standing
     event: Event
-    checks: tuple[CheckHistory, ...] = ()
+    checks: tuple[CheckWindows | CheckRelation, ...] = ()
 
 
 def plan_standing(facts: Facts, wanted: Wanted) -> PlannedStanding:
@@ -115,7 +115,7 @@ def _plan_windows(facts: Facts, wanted: Wanted, query: WindowedQuery) -> Planned
     standing = wanted.standing(synopsis.owner, facts.next_epoch, waits, is_retained(catalog, query))
     event: Event = {"do": "create_query", "standing": to_json(standing)}
     event |= {"synopsis": to_json(synopsis)} if new else {}
-    return PlannedStanding(standing, event, (CheckHistory(standing, synopsis),) if waits else ())
+    return PlannedStanding(standing, event, (CheckWindows(standing, synopsis),) if waits else ())
 
 
 def _plan_relation(facts: Facts, wanted: Wanted, relation: RelationalQuery) -> PlannedStanding:
@@ -134,7 +134,7 @@ def _plan_relation(facts: Facts, wanted: Wanted, relation: RelationalQuery) -> P
     )  # fmt: skip
     standing = wanted.standing("", facts.next_epoch, stored.waits, inputs=stored.inputs)
     event: Event = {"do": "create_query", "standing": to_json(standing), "stores": [to_json(s) for s in stored.changed]}
-    return PlannedStanding(standing, event, (CheckHistory(standing, None),) if stored.waits else ())
+    return PlannedStanding(standing, event, (CheckRelation(standing),) if stored.waits else ())
 
 
 def _by_size(facts: Facts, relation: RelationalQuery, plan: JoinPlan) -> JoinPlan:

@@ -32,6 +32,7 @@ from millpond.types import (
     columns_read,
     to_json,
 )
+from millpond.types.durations import duration
 from millpond.windows import PaneCut, Panes, Rows, panes_of
 from millpond.windows.cuts import TOLD
 from millpond.windows.pane_layout import WHOLE
@@ -143,6 +144,11 @@ class PanesSpec(SynopsisSpec):
         if needed.interval is not None:
             return needed.interval % self.panes.width == 0 and self.panes.phase == 0
         return query.longest >= WHOLE or all(self.panes.serves(w) for w in query.windows)
+
+    @property
+    def makes_up(self) -> str:
+        """See `SynopsisSpec`."""
+        return f"its panes of {duration(self.panes.width)}"
 
     def summarises(self, needed: SynopsisSpec) -> bool:
         """See `SynopsisSpec`."""

@@ -144,7 +144,7 @@ class _Explaining:
         more = [Fact("status", f"{standing.status}{reason}; live from epoch {standing.first_epoch}")]
         parts = [
             node
-            for each in dict.fromkeys(standing.inputs or (standing.synopsis,))
+            for each in standing.owners
             if each in self.operators.storing
             for node in self.attempt(each, partial(self.operators.storing[each].explain, facts, standing))
         ]

@@ -19,9 +19,7 @@ def subjects_of(catalog: Catalog, found: Standing | StreamDefinition) -> list[st
         if query is None:
             return [stream_subject(found)]
         found = catalog.queries[query]
-    if not found.inputs:
-        return [found.synopsis]
-    return [*dict.fromkeys(found.inputs), *(subject.name for subject in pipelines_of(found))]
+    return [*found.owners, *(subject.name for subject in pipelines_of(found))]
 
 
 def plan_log_table(catalog: Catalog, orders: FilterOrders, found: Standing | StreamDefinition) -> pa.Table:

@@ -22,8 +22,9 @@ from millpond.commands.planned import (
     AlterStream,
     ChangeSettings,
     CheckColumns,
-    CheckHistory,
     CheckPath,
+    CheckRelation,
+    CheckWindows,
     Drain,
     DropKind,
     DropRowQuery,
@@ -118,11 +119,10 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
             _check_path(path)
         case CheckColumns(definition, said):
             return _check_columns(definition, said)
-        case CheckHistory(standing, synopsis):
-            if synopsis is None:
-                check_relation(core, standing)
-            else:
-                check_windows(core, standing, synopsis)
+        case CheckWindows(standing, synopsis):
+            check_windows(core, standing, synopsis)
+        case CheckRelation(standing):
+            check_relation(core, standing)
         case MakeStream():
             _make_stream(core, step)
         case AddRowQuery(query):

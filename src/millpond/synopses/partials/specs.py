@@ -97,6 +97,11 @@ class SynopsisSpec(Variant):
         """
         return False
 
+    @property
+    def makes_up(self) -> str:
+        """What of it other windows are put together from, in words; '': nothing is."""
+        return ""
+
     def summarises(self, needed: SynopsisSpec) -> bool:
         """Whether what it keeps of a file's rows may be the entry of a summary, which needs `needed`."""
         return False
