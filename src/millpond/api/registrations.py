@@ -6,7 +6,7 @@ import datetime as dt
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from millpond.api.handle import QueryHandle
+from millpond.api.handle import QueryHandle, handle_of
 from millpond.commands.execution.interpreter import Interpreter
 from millpond.commands.execution.kind_keeping import WindowKinds
 from millpond.commands.execution.registrations import Terms, register_all
@@ -134,7 +134,7 @@ class Registrations:
         return [self._handle(number) for number in numbers]
 
     def _handle(self, number: int) -> QueryHandle:
-        return QueryHandle(self._core, number, self._loop.kick)
+        return handle_of(self._core, number, self._loop.kick)
 
     def _drop(self, number: int) -> None:
         self._handle(number).drop()
