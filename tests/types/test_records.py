@@ -33,14 +33,18 @@ from millpond.types import (
     Expression,
     JoinPlan,
     Key,
+    KindWindow,
     LatestRowsWindow,
     Output,
     QueryDefinition,
     RangeWindow,
     RelationWindow,
+    RowWindow,
+    SpanWindow,
     TumblingWindow,
     UnboundedWindow,
     Variant,
+    Window,
     WindowQuery,
     from_json,
     to_json,
@@ -201,6 +205,12 @@ def test_windows_of_relations_that_said_their_kind_by_a_text_are_read() -> None:
     assert read(kind="tumbling", range=7, origin=2) == TumblingWindow(7, 2)
     assert read(kind="rows", rows=3, partition=["a"]) == LatestRowsWindow(3, ("a",))
     assert read(kind="unbounded") == UnboundedWindow()
+
+
+def test_windows_with_ends_that_said_their_kind_by_their_fields_are_read() -> None:
+    old = {"range": 1, "slide": 1, "origin": 0, "attribute": "ts", "landmark": None}
+    assert union_from_json(Window, {**old, "kind": "mine@1"}) == KindWindow("mine@1")
+    assert union_from_json(RowWindow, {"rows": None, "range": 7, "slide": 2, "partition": []}) == SpanWindow(7, 2)
 
 
 def test_inputs_that_said_their_kind_by_a_text_are_read() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 import duckdb
 import numpy as np
@@ -75,12 +75,9 @@ class RowsKept:
 class RowsSpec(SynopsisSpec):
     """What a synopsis of rows keeps. Two queries whose filter and keys agree can share one (`serves`)."""
 
-    rows: RowsKept
+    keeps_cuts: ClassVar[bool] = True
 
-    @property
-    def keeps_cuts(self) -> bool:
-        """See `SynopsisSpec`."""
-        return True
+    rows: RowsKept
 
     @property
     def panes(self) -> Panes:

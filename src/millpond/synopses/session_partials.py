@@ -15,7 +15,7 @@ it came (`came`): it counts where it is in a session that was not over then, wit
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import duckdb
 import numpy as np
@@ -69,12 +69,9 @@ class SessionsKept:
 class SessionsSpec(SynopsisSpec):
     """What a synopsis of sessions keeps. Two queries whose filter, keys and sessions agree can share one (`serves`)."""
 
-    sessions: SessionsKept
+    keeps_cuts: ClassVar[bool] = True
 
-    @property
-    def keeps_cuts(self) -> bool:
-        """See `SynopsisSpec`."""
-        return True
+    sessions: SessionsKept
 
     @property
     def panes(self) -> Panes:

@@ -124,29 +124,18 @@ class LandmarkWindow(_EndsAtInstants):
 class KindWindow(_EndsAtInstants):
     """Windows of a registered kind.
 
-    RANGE and SLIDE are one window, since ids of windows stand in the place of times.
+    RANGE and SLIDE are one window, since ids of windows stand in the place of times; origin is the end of window -1.
 
     kind: its reference, see `millpond.windows.registered`. length: how long windows are, microseconds.
     """
 
+    range: ClassVar[int] = 1
+    slide: ClassVar[int] = 1
+    origin: ClassVar[int] = 0
+
     kind: str
     length: int = 0
     attribute: str = "ts"
-
-    @property
-    def range(self) -> int:
-        """One window."""
-        return 1
-
-    @property
-    def slide(self) -> int:
-        """One window."""
-        return 1
-
-    @property
-    def origin(self) -> int:
-        """The end of the window whose id is -1, as an id."""
-        return 0
 
     @property
     def reach(self) -> int:
@@ -167,8 +156,10 @@ class CalendarWindow(_EndsAtInstants):
     grow (`RANGE ALL EVERY length`) begin with the stretch of `length` that their last instant lies in, of which
     `anchor` is an edge.
 
-    anchor: microseconds since 1970 as the zone's clock shows them.
+    anchor: microseconds since 1970 as the zone's clock shows them; it places the windows, and no origin does.
     """
+
+    origin: ClassVar[int] = 0
 
     length: CalendarSpan
     step: CalendarSpan
@@ -186,11 +177,6 @@ class CalendarWindow(_EndsAtInstants):
     def slide(self) -> int:
         """At most so far apart, microseconds."""
         return self.step.longest
-
-    @property
-    def origin(self) -> int:
-        """What places them is `anchor`."""
-        return 0
 
     @property
     def reach(self) -> int:
@@ -259,8 +245,10 @@ class CountWindow(_EndsWithRows):
 class SpanWindow(_EndsWithRows):
     """The rows with end - range < time <= end (microseconds) up to a row: `[RANGE t SLIDE m ROWS]`.
 
-    The other fields are those of `CountWindow`.
+    The other fields are those of `CountWindow`; it is made of no number of rows.
     """
+
+    rows: ClassVar[int] = 0
 
     range: int
     slide: int = 1
@@ -272,11 +260,6 @@ class SpanWindow(_EndsWithRows):
     def reach(self) -> int:
         """How far before its end the window begins, microseconds."""
         return self.range
-
-    @property
-    def rows(self) -> int:
-        """It is not made of so many."""
-        return 0
 
     @property
     def lead(self) -> int:

@@ -131,7 +131,7 @@ def owed_pairs(
     """
     if options.limited:
         return ()
-    reach = max(item.window.reach or 0 for item in query.inputs)
+    reach = query.longest
     came, apart = [], []
     for number, each in enumerate(inputs):
         if not each.rows.num_rows or not revises(options, each.late):

@@ -41,7 +41,6 @@ from millpond.operators.relational.readers import (
     RowReader,
     check_held,
     empty_rows,
-    reading,
 )
 from millpond.operators.relational.relation_backfill import answer_past, retell_past
 from millpond.operators.relational.relational_progress import Floor
@@ -83,11 +82,6 @@ class RelationOperator(RowReader[RelationProgress]):
     query_kind = RelationQuery
     progress_kind = RelationProgress
     relation: RelationQuery
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Iterable[RelationOperator]:
-        """See `Operator`."""
-        return [cls(catalog, q) for q in reading(catalog) if isinstance(q.definition.query, RelationQuery)]
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time as clock
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, Self
 
 import duckdb
 import numpy as np
@@ -128,6 +128,12 @@ class RowReader(Answering, Generic[R]):
         self.first_epoch = standing.first_epoch
         self.relation: Relational = standing.relational
         self.options = standing.definition.options
+
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[Self]:
+        """See `Operator`: of each query of its kind that reads stores, but for those that are quarantined."""
+        reading = (q for q in catalog.running() if q.inputs)
+        return [cls(catalog, q) for q in reading if isinstance(q.definition.query, cls.query_kind)]
 
     # -- what each kind has its own of
 
@@ -448,11 +454,6 @@ def check_held(most: int, items: Sequence[RelationInput], sizes: Sequence[int]) 
             f"its windows hold {sum(sizes)} rows in one shard ({named}), and may hold {most}: shorter"
             " windows, filters below them, a shorter revise_for, or WITH (held_rows=…) help"
         )
-
-
-def reading(catalog: Catalog) -> list[Standing]:
-    """The queries that read stores, but for those that are quarantined."""
-    return [standing for standing in catalog.running() if standing.inputs]
 
 
 def moves(known: Reading, options: QueryOptions, bound: int) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -39,7 +39,10 @@ class SynopsisSpec(Variant):
     reduce: how much of the past was left out when it was filled: its rows have weights.
     narrowed: (quoted column, type) of columns that were widened since; rows are taken with this type, or fail.
     lookup: tables that its rows are joined with first; what is evaluated is over the joined rows.
+    keeps_cuts: stored rows keep their cuts, which say for good which windows hold them.
     """
+
+    keeps_cuts: ClassVar[bool] = False
 
     stream: int
     time: str
@@ -61,11 +64,6 @@ class SynopsisSpec(Variant):
         first = value.get("landmark")
         landmarks = [] if first is None else [first, *value.get("beside", ())]
         return {**value, "type": "PanesSpec", "landmarks": landmarks}
-
-    @property
-    def keeps_cuts(self) -> bool:
-        """Whether stored rows keep their cuts, which say for good which windows hold them."""
-        return False
 
     @property
     def streams(self) -> tuple[int, ...]:
