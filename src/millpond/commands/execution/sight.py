@@ -31,15 +31,8 @@ class LiveNames:
         return self._core.register.id_of(name)
 
 
-class LiveSight:
+class LiveSight(LiveNames):
     """What an open pond tells; see `pond_facts.Sight`."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    def row_query_id(self, name: str) -> int | None:
-        """The id of the row query of that name, or None."""
-        return self._core.register.id_of(name)
 
     def row_query(self, number: int) -> Registered:
         """A row query. Raises: QueryError when there is none of that id."""

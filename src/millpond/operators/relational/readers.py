@@ -260,10 +260,6 @@ class RowReader(Answering, Generic[R]):
         reaches = probed_streams(self.relation, self.catalog.streams_of(standing))
         return {s: NEVER if r is None else max(NEVER, horizon - 1 - r) for s, r in reaches.items()}
 
-    def first_epoch_of(self, standing: Standing) -> int:
-        """See `Answering`."""
-        return self.first_epoch
-
     def final_until(
         self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress], ended: bool
     ) -> int:

@@ -226,10 +226,6 @@ class WindowOperator(Answering, WindowKind):
         """See `Answering`."""
         return known.read(cls.progress_kind).own.covered
 
-    def first_epoch_of(self, standing: Standing) -> int:
-        """See `Answering`."""
-        return self.first_epoch
-
     @property
     def owners(self) -> frozenset[str]:
         """See `Operator`: its own, and its queries' for revision numbers and early answers."""
