@@ -41,7 +41,19 @@ from millpond.types.options.stream_values import (
     StorePlace,
     TimeFormat,
 )
-from millpond.types.options.value_kinds import Boolean, Choice, Kind, Modules, Number, Span, Start, Text, Whole, text_of
+from millpond.types.options.value_kinds import (
+    Boolean,
+    Choice,
+    Fills,
+    Kind,
+    Modules,
+    Number,
+    Span,
+    Start,
+    Text,
+    Whole,
+    text_of,
+)
 from tests.quick import quick_folder
 from tests.server.conftest import Raw
 
@@ -54,7 +66,12 @@ TEXTS = {
     "memory_rows": "SELECT ISTREAM(v) FROM s [RANGE 10 SECONDS]",
 }
 #: What has to be said beside an option.
-BESIDE = {"flush_delay": {"flush": "lazy"}, "flush_windows": {"flush": "lazy"}}
+BESIDE = {
+    "flush_delay": {"flush": "lazy"},
+    "flush_windows": {"flush": "lazy"},
+    "known_for": {"empty": "report"},
+    "fill": {"empty": "report"},
+}
 SCRIPT = "CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (event_time='ts')"
 
 #: What no option can be, but for those that are texts.
@@ -83,6 +100,8 @@ def good(kind: Kind[Any]) -> list[Any]:
             return ["10 s", "1 hour 30 minutes", "00:01:30", "90s"] + (["0 s"] if kind.zero else [])
         case Start():
             return ["start", "START", "2024-05-01", "2024-05-01 12:00:00", "2024-05-01T12:00:00+02:00"]
+        case Fills():
+            return ["null", "0", 0, "PREVIOUS", "linear , n= null", "n = 0"]
         case Modules():
             return ["sqlite3", "sqlite3, psycopg", " a.b ,c"]
         case Allowance():
@@ -135,6 +154,8 @@ def bad(kind: Kind[Any]) -> list[Any]:
             ]
         case Start():
             return [*(b for b in NOTHING if b != -1), "2024-13-01", "yesterday", 0.5, True]
+        case Fills():
+            return [*NOTHING, "n", "n =", "0, 0", "n = 0, N = null", 1, True]
         case Modules() | Module():
             return ["a b", "os; rm", "1x"]
         case _:

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.oracle import Case, Epoch, Script, StreamSpec, assert_rows_equal, latest, revisions, window_ends
+from tests.oracle.case import span
 from tests.oracle.revisions import final_answers
 from tests.properties.harness import floor, options, pond, wanted
 from tests.properties.queries import EXACT, NAN_SAFE, cases
@@ -131,7 +132,8 @@ def test_groups_seen_lately_are_reported_where_asked(data: st.DataObject) -> Non
     )
     size = case.range_us or 0
     with pond(options(lateness=60 * stream.unit)) as p:
-        p.sql(case.statement())
+        known = f"empty='report', known_for='{span(size).lower()}'"
+        p.sql(case.statement().replace("empty='report'", known))
         p.feed(data.draw(cuts(stream.rows)))
         last = replace(stream.rows[0], time=max(r.time for r in stream.rows) + 200 * stream.unit)
         p.ingest([last])

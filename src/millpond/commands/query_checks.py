@@ -56,6 +56,7 @@ def _check_idle(options: QueryOptions, joined: bool) -> None:
     idle = {
         "is for flush='slow' and 'lazy'": ("flush_delay", "flush_windows") if options.flush == "at once" else (),
         "is for relations and joins": () if joined else ("held_rows", "memory_rows"),
+        "is for empty='report'": ("fill", "known_for") if options.empty != "report" else (),
         "does not go with adapt='off'": (
             ("adapt_probability", "adapt_window", "adapt_alpha", "adapt_budget") if options.adapt == "off" else ()
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -16,6 +16,7 @@ from millpond.synopses.aggregates.splits import VALUE, Component, Split
 from millpond.synopses.aggregates.splitting import components_of
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
+from millpond.synopses.gap_filling import FILLING, Gaps, fill, filled_ends, with_sources
 from millpond.synopses.kernel import query_table
 from millpond.synopses.pane_partials import PanesSpec, group_codes
 from millpond.types import (
@@ -51,14 +52,14 @@ def fold_windows(
     panes: pa.Table,
     after: int | Ints,
     until: int | Ints,
-    reach: int | None = None,
+    gaps: Gaps | None = None,
 ) -> pa.Table:
     """The windows with after < end pane <= until: one row per (window, group).
 
     Args:
         panes: merged pane rows, at least all that these windows need.
         after, until: pane numbers, the same for all or one for each row of `panes` (equal in a group).
-        reach: panes before an end in which a group must have a row for the window to be reported.
+        gaps: how windows without a row are answered; None: they are not.
 
     Returns: columns end (microseconds), k*, n and the components' columns. Of windows that grow there is a column
         `start` too (microseconds; NULL: the start of the stream). Components over the windows behind aggregates are
@@ -66,7 +67,7 @@ def fold_windows(
     """
     cover = cover_of(spec.panes, spec.window_of(query))
     width, step, offset = cover.shape
-    if width == 1 and reach is None and not cover.varies:
+    if width == 1 and gaps is None and not cover.varies:
         ends = panes["pane"].to_numpy() + 1
         wanted = (ends > after) & (ends <= until) & ((ends - offset) % step == 0)
         found = (panes if wanted.all() else panes.filter(pa.array(wanted))).drop_columns(["pane"])
@@ -76,8 +77,12 @@ def fold_windows(
     rows, order = Rows.sort(group_codes(db, spec, panes), panes["pane"].to_numpy())
     after = after[order] if isinstance(after, np.ndarray) else after
     until = until[order] if isinstance(until, np.ndarray) else until
-    group, end = rows.ends(cover.shape, after, until, cover.lasts if cover.varies else reach)
-    return _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end)
+    if gaps is not None and gaps.ahead:
+        group, end = filled_ends(rows, cover, after, until, gaps.reach)
+    else:
+        reach = None if gaps is None else gaps.reach
+        group, end = rows.ends(cover.shape, after, until, cover.lasts if cover.varies else reach)
+    return _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end, gaps)
 
 
 def fold_pairs(
@@ -87,13 +92,13 @@ def fold_pairs(
     panes: pa.Table,
     codes: Ints,
     pairs: tuple[Ints, Ints],
-    empty: bool = False,
+    empty: bool | Gaps = False,
 ) -> pa.Table:
     """The windows of some (group code, end pane) pairs, as `fold_windows` gives them.
 
     Args:
         panes: as of `fold_windows`. codes: the group code of each of its rows.
-        empty: whether windows without a row are among them, too.
+        empty: whether windows without a row are among them, too, and how they are answered.
     """
     cover = cover_of(spec.panes, spec.window_of(query))
     rows, order = Rows.sort(codes, panes["pane"].to_numpy())
@@ -101,7 +106,8 @@ def fold_pairs(
     if not empty:
         low, high = rows.runs(group, end, end - cover.starts(end))
         group, end = group[high > low], end[high > low]
-    return _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end)
+    gaps = empty if isinstance(empty, Gaps) else None
+    return _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end, gaps)
 
 
 @dataclass(frozen=True)
@@ -115,11 +121,15 @@ class _Folding:
     rows: Rows
     panes: pa.Table
 
-    def fold(self, group: Ints, end: Ints) -> pa.Table:
-        """The windows of the groups that end with the panes `end`."""
+    def fold(self, group: Ints, end: Ints, gaps: Gaps | None = None) -> pa.Table:
+        """The windows of the groups that end with the panes `end`; where gaps are filled, with what fills them."""
         spec, rows, cover = self.spec, self.rows, self.cover
         if (there := cover.exist(end)) is not None:
             group, end = group[there], end[there]
+        filling: Mapping[str, pa.Array] = {}
+        if gaps is not None and gaps.rules:
+            pairs = with_sources(rows, cover, group, end, gaps)
+            group, end, filling = pairs.group, pairs.end, pairs.columns
         starts = cover.starts(end)
         columns: dict[str, pa.Array | pa.ChunkedArray] = {**_instants(spec, end)}
         columns |= cover.begins(end, starts)
@@ -127,7 +137,7 @@ class _Folding:
             first = np.flatnonzero(np.r_[True, rows.group[1:] != rows.group[:-1]][: len(rows.group)])
             at = first[np.searchsorted(rows.group[first], group)] if len(group) else np.empty(0, np.int64)
             columns |= {name: self.panes[name].take(pa.array(at)) for name in spec.key_names}
-        return _some(spec, pa.table({**columns, **self._components(group, end, starts)}))
+        return _some(spec, pa.table({**columns, **self._components(group, end, starts), **filling}))
 
     def _components(self, group: Ints, end: Ints, starts: Ints) -> dict[str, pa.Array | pa.ChunkedArray]:
         """`n` and the components, over the window of the query and over those behind its aggregates."""
@@ -166,14 +176,22 @@ def _of_window(components: Sequence[Component], spec: PanesSpec, query: WindowQu
     return [c for c in components if c.name in names]
 
 
-def finish_windows(db: duckdb.DuckDBPyConnection, query: WindowedQuery, time: str, folded: pa.Table) -> pa.Table:
-    """Answers from folded windows: the window's columns, the select list, hidden identity columns `_k*`."""
+def finish_windows(
+    db: duckdb.DuckDBPyConnection, query: WindowedQuery, time: str, folded: pa.Table, gaps: Gaps | None = None
+) -> pa.Table:
+    """Answers from folded windows: the window's columns, the select list, hidden identity columns `_k*`.
+
+    Args:
+        gaps: as those that were folded.
+    """
     finals = [projected(_final(a, time, folded, query), a.type, a.name) for a in query.aggregates]
     keys = [projected(k.name, k.type, k.name) for k in query.keys]
     start = '"start"' if "start" in folded.column_names else f'"end" - {query.window.reach}'
     ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
     if query.numbered:
         ends.append("number AS window_number")
+    rules = () if gaps is None else gaps.rules
+    ends += FILLING if rules else ()
     values = _values(query, time, folded)
     if values:
         folded = folded.append_column("_at", pa.array(np.arange(folded.num_rows)))
@@ -181,7 +199,8 @@ def finish_windows(db: duckdb.DuckDBPyConnection, query: WindowedQuery, time: st
     inner = f"SELECT {', '.join([*ends, *keys, *finals])} FROM folded{joins}" + (
         " ORDER BY folded._at" if values else ""
     )
-    return query_ordered(db, _outer(query, inner), folded=folded)
+    shown, inner = fill(query, inner, rules) if rules else (query, inner)
+    return query_ordered(db, _outer(shown, inner), folded=folded)
 
 
 def _values(query: WindowedQuery, time: str, folded: pa.Table) -> dict[str, str]:

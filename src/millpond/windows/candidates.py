@@ -67,7 +67,7 @@ class Rows:
                 function that gives the last end that each pane counts in, where windows differ in length.
 
         Raises:
-            ValueError: windows are reported on and on (`reach` is a function), and these are too many.
+            ValueError: windows are reported without rows, and these are too many.
         """
         width, step, offset = shape
         reach = width if reach is None else reach
@@ -81,8 +81,9 @@ class Rows:
         first = offset - ((offset - lower) // step) * step
         count = np.maximum(0, (upper - first) // step + 1)
         total = int(count.sum())
-        if callable(reach) and total > MOST_ENDS:
-            raise ValueError(f"a window that grows has {total} answers at once; at most {MOST_ENDS} are allowed")
+        if total > MOST_ENDS and (callable(reach) or reach > width):
+            what = "a window that grows has" if callable(reach) else "windows without a row have"
+            raise ValueError(f"{what} {total} answers at once; at most {MOST_ENDS} are allowed")
         row = np.repeat(np.arange(len(count)), count)
         nth = np.arange(total) - np.repeat(np.cumsum(count) - count, count)
         return self.group[row], first[row] + nth * step

@@ -21,7 +21,7 @@ from millpond.manifests.places import state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
 from millpond.operators.registry import answering_kind, windows_over
-from millpond.operators.windowed.needs import complete_since, keep_since
+from millpond.operators.windowed.needs import complete_since, keep_since, spans_of
 from millpond.progress import NEVER
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
 from millpond.types import to_json
@@ -155,8 +155,7 @@ def _joined_synopsis(catalog: Catalog, published: Published, standing: Standing)
     need = keep_since(own, standing, stream, answering_kind(query).answered(known), high)
     since = answering_kind(query).reads_since(query, known.start) if known.start > NEVER else None
     if since is not None:  # windows that end before it are not the query's business
-        reports = standing.definition.options.empty == "report"
-        need = max(need, known.start - (known.start - since) * (4 if reports else 2))
+        need = max(need, known.start - (known.start - since) * spans_of(query, standing.definition.options, 2))
     found = [
         s
         for s in catalog.synopses.values()

@@ -239,8 +239,8 @@ class SelectBinder:
 
     def grouping_sets(self, window: AnyWindow | None) -> tuple[frozenset[int], ...]:
         """The grouping sets, where windows have them."""
-        if not isinstance(window, Window):
-            message = "GROUPING SETS, ROLLUP and CUBE are for windows that end at instants, and for relations"
+        if not isinstance(window, Window | SessionWindow):
+            message = "GROUPING SETS, ROLLUP and CUBE are for windows that end at instants, sessions, and relations"
             raise self.source.error(message, self.select.args["group"], WORKS)
         return self.sets
 

@@ -5,6 +5,7 @@ Pure functions of pane state before and after, and of bounds; live epochs use th
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import duckdb
@@ -20,7 +21,8 @@ from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import PanesSpec
 from millpond.types import QueryOptions, WindowQuery
-from millpond.windows import Cover, first_end_after
+from millpond.windows import first_end_after
+from millpond.windows.candidates import Ints
 
 
 def advance(
@@ -40,7 +42,7 @@ def advance(
     owed: tuple[Owed, ...] = ()
     changed, fresh, too_late = None, None, 0
     if revising and state.delta.num_rows:
-        touched, lost = behind(state.delta, task.cover, horizon, before)
+        touched, lost = behind(state.delta, task.last_end, horizon, before)
         if owes:
             owed = task.owed(state.delta, start, horizon, (progress.own.first, first), closing.epoch)
         else:
@@ -67,13 +69,17 @@ def owed(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table, closing
     return replace(progress, own=own, owed=owed_together([*progress.owed, *found])) if found else progress
 
 
-def behind(rows: pa.Table, cover: Cover, horizon: int, closed: int | Edges) -> tuple[pa.Table, int]:
-    """The pane rows that lie in windows with horizon < end <= closed, and how many rows come too late for any."""
+def behind(rows: pa.Table, last: Callable[[Ints], Ints], horizon: int, closed: int | Edges) -> tuple[pa.Table, int]:
+    """The pane rows that count in windows with horizon < end <= closed, and how many rows come too late for any.
+
+    Args:
+        last: the last ends that panes count in.
+    """
     if not rows.num_rows:
         return rows, 0
     pane = rows["pane"].to_numpy()
     late = pane < (closed.of(rows) if isinstance(closed, Edges) else closed)
-    lost = late & (cover.lasts(pane) <= horizon)
+    lost = late & (last(pane) <= horizon)
     return rows.filter(pa.array(late & ~lost)), int(rows["n"].to_numpy()[lost].sum())
 
 

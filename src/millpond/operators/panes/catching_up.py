@@ -24,7 +24,7 @@ from millpond.synopses import PanesSpec, merge_partials
 from millpond.synopses.pane_partials import regroup
 from millpond.synopses.partials.late_exclusions import CUT, separate, without_cut
 from millpond.types import WindowQuery
-from millpond.windows import Cover
+from millpond.windows.candidates import Ints
 from millpond.windows.pane_layout import FAR
 
 
@@ -45,7 +45,7 @@ def catch_up(
     query, options, progress, bound = closing.query, closing.options, closing.before, closing.until
     high, groups = closing.known, closing.groups
     task = Evaluation(db, spec, query, options, state, closing.given)
-    window, cover = task.window, task.cover
+    window = task.window
     closed, until = task.until(progress.closed, high), task.until(bound, closing.reached)
     before, after = task.edges(progress, bound, groups, high, closing.reached)
     furthest, last = before.most, max(until, after.most)
@@ -59,19 +59,19 @@ def catch_up(
     rows = _Ranges(db, spec, on_time, marked, lambda cut: max(horizon, end_pane(spec, window, cut - spare)))
     changed: list[pa.Table | None] = []
     fresh: list[pa.Table | None] = []
-    too_late, first, low = rows.lost(cover), progress.own.first, horizon
+    too_late, first, low = rows.lost(task.last_end), progress.own.first, horizon
     first = earliest(first, first_end(spec, window, rows.on_time, start))
     owed: Sequence[Owed] = ()
     if closing.owes:
         owed = task.owed(rows.on_time, start, horizon, (progress.own.first, first), closing.epoch)
     elif revising and rows.on_time.num_rows:
-        too_late += behind(rows.on_time, cover, horizon, before)[1]
+        too_late += behind(rows.on_time, task.last_end, horizon, before)[1]
     for limit in [*(n for n in rows.limits if horizon < n < last), last]:
         first = earliest(first, *(first_end(spec, window, t, low) for t in rows.reveal(low)))
         state.show(rows.between(task.since(low), limit))
         if revising and low < min(limit, furthest):
             ends = before.map(partial(min, limit))
-            touched, _ = behind(state.delta, cover, low, ends)
+            touched, _ = behind(state.delta, task.last_end, low, ends)
             changed.append(task.revise(touched, low, ends.most, progress.own.first, first, ends if own else None))
         if limit > max(low, closed):
             pair = (before.map(partial(max, low)), after.map(partial(min, limit))) if own else None
@@ -111,11 +111,9 @@ class _Ranges:
             self.on_time = self.on_time.sort_by("pane")
             self._sorted = self.on_time["pane"].to_numpy()
 
-    def lost(self, cover: Cover) -> int:
-        """How many rows count in no window at all."""
-        return sum(
-            int(t["n"].to_numpy()[cover.lasts(t["pane"].to_numpy()) <= limit].sum()) for limit, t in self._late.items()
-        )
+    def lost(self, last: Callable[[Ints], Ints]) -> int:
+        """How many rows count in no window at all; `last` as of `behind`."""
+        return sum(int(t["n"].to_numpy()[last(t["pane"].to_numpy()) <= limit].sum()) for limit, t in self._late.items())
 
     def reveal(self, limit: int) -> list[pa.Table]:
         """The late rows that count in windows behind `limit` and in none before."""

@@ -21,6 +21,7 @@ from millpond.operators.panes.adapting import MODES, choose, eager_groups, put_t
 from millpond.operators.panes.advance import advance, open_answers, owed
 from millpond.operators.panes.catching_up import catch_up
 from millpond.operators.panes.forms import TUPLES, are_tuples, as_partials, settled, tuples_of
+from millpond.operators.panes.gap_checks import check_gaps
 from millpond.operators.panes.measuring import decision_for
 from millpond.operators.panes.pane_plans import pane_facts
 from millpond.operators.panes.prefixes import fold_prefix
@@ -40,7 +41,6 @@ from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
-from millpond.support.errors import Refusal
 from millpond.synopses import PanesSpec, Spec
 from millpond.synopses.last_window import bounded, start_of_last
 from millpond.synopses.pane_partials import (
@@ -52,13 +52,10 @@ from millpond.synopses.pane_partials import (
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk, Segment
 from millpond.types import (
-    CalendarWindow,
-    LandmarkWindow,
     Query,
     QueryOptions,
     StreamDefinition,
     TimeWindow,
-    Window,
     WindowedQuery,
     WindowQuery,
 )
@@ -243,18 +240,7 @@ class PanesOperator(WindowOperator):
     @classmethod
     def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
         """See `Answering`."""
-        if options.empty == "report" and _grows(query.window):
-            raise Refusal(
-                "a window that grows reports every window since a group's first row by itself: leave empty='report'"
-                " out",
-                "empty",
-            )
-        if options.empty == "report" and query.keys and cover_of(panes_of(query.window), query.window).varies:
-            raise Refusal(
-                "empty='report' does not go with GROUP BY where windows differ in length, as months that slide by days"
-                " do",
-                "empty",
-            )
+        check_gaps(query, options, streams, cover_of(panes_of(query.window), query.window))
         if options.flush != "at once":
             check_slots(query, options, streams)
 
@@ -341,7 +327,3 @@ class PanesOperator(WindowOperator):
             partials = [without_cut(db, spec, t) for t in partials]
         forms = settled(db, spec, partials, tuples, eager)
         return [pane_chunk(self.owner, spec, max(c.epoch for c in chunks), t) for t in forms.tables]
-
-
-def _grows(window: Window) -> bool:
-    return isinstance(window, LandmarkWindow) or (isinstance(window, CalendarWindow) and window.grows)

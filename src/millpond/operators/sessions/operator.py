@@ -74,6 +74,8 @@ class SessionsOperator(WindowOperator):
     state_word = "sessions"
     refuses: ClassVar[Mapping[str, str]] = {
         **OF_ROWS,
+        "state": "state='{value}' is for windows of time with a SLIDE; rows of sessions are put together in one way",
+        "flush": "flush='{value}' spreads what windows answer that end together; sessions end one by one",
         "empty": "empty='report' is for windows that end at instants; sessions are made of rows",
     }
     spec: SessionsSpec

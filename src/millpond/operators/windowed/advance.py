@@ -17,7 +17,7 @@ from millpond.operators.windowed.group_bounds import closed_groups
 from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.synopses.enums import put_together
 from millpond.synopses.finish import identity
-from millpond.types import QueryOptions, WindowedQuery
+from millpond.types import DAY, QueryOptions, WindowedQuery, WindowQuery
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,21 @@ class Advanced(Generic[P]):
     progress: QueryProgress[P]
     early: pa.Table | None = None
     sums: pa.Table | None = None
+
+
+def ranges_known(query: WindowedQuery, options: QueryOptions) -> int:
+    """For how many RANGEs behind its last row a group is known, or a value fills windows: 0 where none needs to be."""
+    if options.empty != "report" or not query.ends_by_time or not (query.keys or options.fill):
+        return 0
+    length = query.longest
+    known = max(DAY, 10 * length) if options.known_for is None else options.known_for
+    return max(1, -(-known // length)) if length else 10
+
+
+def ahead_of(query: WindowedQuery, options: QueryOptions) -> int:
+    """How far behind a window rows may be that fill it (microseconds)."""
+    known = ranges_known(query, options)
+    return (known + 1) * query.window.range if options.ahead and isinstance(query, WindowQuery) else 0
 
 
 def horizon_of(query: WindowedQuery, options: QueryOptions, progress: QueryProgress, high: int) -> int:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.manifests.owed import Owed, owed_of
+from millpond.operators.windowed.advance import ranges_known
 from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_of
 from millpond.operators.windowed.window_progress import Windowed
 from millpond.progress import FOREVER, NEVER
@@ -23,6 +24,7 @@ from millpond.support.distinct import distinct, is_among
 from millpond.support.sql import quote
 from millpond.synopses import PanesSpec, finish_windows, query_ordered
 from millpond.synopses.finish import fold_pairs, fold_windows, identity
+from millpond.synopses.gap_filling import Gaps, filled_ends, rules_of
 from millpond.synopses.pane_partials import group_codes
 from millpond.types import KindWindow, QueryOptions, RowWindowQuery, Window, WindowedQuery, WindowQuery
 from millpond.windows import Cover, Rows, cover_of, last_end_until, late_pairs
@@ -146,8 +148,11 @@ class Evaluation:
         Arguments:
             high: the largest event time of the stream. Windows that grow go on without rows; when the stream has ended
                 (`bound` is FOREVER) they are reported up to the first end behind the last row, and beside windows of a
-                RANGE as long as these hold that row.
+                RANGE as long as these hold that row. Groups without a row are, up to the last window that holds it.
         """
+        if bound >= FOREVER and self.gaps is not None and not self.reports_all:
+            last = np.array([self.spec.panes.pane(high)])
+            return -FAR if high <= NEVER else int(self.cover.lasts(last)[0])
         if bound >= FOREVER and self.cover.grows:
             bound = NEVER if high <= NEVER else self.cover.last_of(high)
         return end_pane(self.spec, self.window, bound)
@@ -155,12 +160,24 @@ class Evaluation:
     @property
     def reports_all(self) -> bool:
         """Whether every window from the first with data on has an answer, empty or not."""
-        return self.options.empty == "report" and not self.query.keys
+        return self.options.empty == "report" and not self.query.keys and not self.ahead
+
+    @property
+    def known(self) -> int:
+        """Panes before an end from which a row is known: of the window, and of those that a group is known for."""
+        return (1 + ranges_known(self.query, self.options)) * self.shape[0]
+
+    @cached_property
+    def gaps(self) -> Gaps | None:
+        """How windows without a row are answered, of groups that have had one; None: they are not."""
+        if self.options.empty != "report":
+            return None
+        return Gaps(self.known, rules_of(self.query, self.options.fill))
 
     @property
     def reach(self) -> int | None:
         """Panes before an end in which a group must have a row to be reported; None: the window itself."""
-        return 2 * self.shape[0] if self.options.empty == "report" and self.query.keys else None
+        return self.known if self.gaps is not None and not self.reports_all else None
 
     def edges(
         self, progress: Windowed, bound: int, groups: GroupBounds | None, high: int, reached: int
@@ -172,14 +189,31 @@ class Evaluation:
 
     @property
     def reaching(self) -> Reach:
-        """How far rows reach, for `Rows.ends`: windows that grow end with their stretch."""
+        """How far rows reach, for `Rows.ends`: windows that grow end with their stretch, others can be filled."""
+        if self.fills:
+            return self.known
         return self.cover.lasts if self.cover.varies else self.reach
+
+    def last_end(self, panes: Ints) -> Ints:
+        """The last window ends that panes have a say in."""
+        reach = self.reaching
+        return reach(panes) if callable(reach) else panes + (reach or self.shape[0])
+
+    @property
+    def ahead(self) -> int:
+        """How many panes ahead windows are filled from: 0 where they are not."""
+        return self.known if self.gaps is not None and self.gaps.ahead else 0
+
+    @property
+    def fills(self) -> bool:
+        """Whether windows without a row are answered from others."""
+        return self.gaps is not None and bool(self.gaps.rules)
 
     def since(self, end: int) -> int:
         """The first pane that can have a say in the answer of a window that ends behind pane number `end`."""
-        if self.cover.varies:
+        if self.cover.varies and not self.fills:
             return self.cover.since(end)
-        return max(-FAR, end + 1 - 2 * (self.reach or self.shape[0]))
+        return max(-FAR, end + 1 - self.known - self.shape[0])
 
     def close(
         self,
@@ -200,9 +234,10 @@ class Evaluation:
 
     def closing_since(self, closed: int) -> int:
         """The first pane that `close` looks at."""
-        if self.cover.varies:
+        if self.cover.varies and not self.fills:
             return self.cover.since(closed)
-        return max(-FAR, closed + 1 - (self.reach or self.shape[0]))
+        known = self.known
+        return max(-FAR, closed + 1 - known - (0 if known == self.shape[0] else self.shape[0]))
 
     def close_over(
         self,
@@ -219,8 +254,8 @@ class Evaluation:
         if not rows.num_rows:
             return None
         after, before = (closed, until) if groups is None else (groups[0].of(rows), groups[1].of(rows))
-        folded = fold_windows(self.db, self.spec, self.query, rows, after, before, self.reach)
-        return finish_windows(self.db, self.query, self.spec.time, folded) if folded.num_rows else None
+        folded = fold_windows(self.db, self.spec, self.query, rows, after, before, self.gaps)
+        return finish_windows(self.db, self.query, self.spec.time, folded, self.gaps) if folded.num_rows else None
 
     def _close_all(self, rows: pa.Table, closed: int, until: int, first: int | None, ended: bool) -> pa.Table | None:
         """Every window from the first with data up to `until`, empty or not."""
@@ -247,9 +282,8 @@ class Evaluation:
             return ()
         _, step, offset = self.shape
         pane = distinct(rows["pane"].to_numpy())
-        reach = self.reaching
-        last = reach(pane) if callable(reach) else pane + (reach or self.shape[0])
-        low, high = _end_from(np.maximum(pane, start) + 1, step, offset), np.minimum(last, horizon)
+        low = _end_from(np.maximum(pane - self.ahead, start) + 1, step, offset)
+        high = np.minimum(self.last_end(pane), horizon)
         known, now = firsts
         if self.reports_all and now is not None:
             low = np.r_[low, self.spec.panes.pane(now)]
@@ -276,35 +310,22 @@ class Evaluation:
             groups: `closed` where groups have their own; `closed` is then the furthest.
             first, now: the end of the first window with data, without and with the delta.
         """
-        return (
-            self._revise_all(late, horizon, closed, first, now)
-            if self.reports_all
-            else self._revise(late, horizon, closed, groups)
-        )
-
-    def _revise(self, late: pa.Table, horizon: int, closed: int, groups: Edges | None = None) -> pa.Table | None:
-        spec, state, shape, reach = self.spec, self.state, self.shape, self.reaching
+        if self.reports_all:
+            return self._revise_all(late, horizon, closed, first, now)
         if not late.num_rows:
             return None
+        return self._revise_ahead(late, horizon, closed) if self.ahead else self._revise(late, horizon, closed, groups)
+
+    def _revise(self, late: pa.Table, horizon: int, closed: int, groups: Edges | None) -> pa.Table | None:
+        shape, reach = self.shape, self.reaching
         low = self.since(max(horizon, pc.min(late["pane"]).as_py()))
-        before, after = below(state.before(low), closed), below(state.after(low), closed)
-        keys = [
-            t.select([k for k in spec.key_names]) if spec.keys else t.select(["pane"])
-            for t in (before, after, late)
-            if t.num_rows
-        ]
-        codes = group_codes(self.db, spec, pa.concat_tables(keys, promote_options="permissive"))
-        of_before, of_after, of_late = (
-            codes[: before.num_rows],
-            codes[before.num_rows : before.num_rows + after.num_rows],
-            codes[before.num_rows + after.num_rows :],
-        )
+        (before, of_before), (after, of_after), of_late = self._compared(late, low, closed)
         until = closed if groups is None else groups.of(late)
         pairs = late_pairs(of_late, late["pane"].to_numpy(), shape, horizon, until, reach)
         if not len(pairs[1]):
             return None
         ends = pairs[1]
-        if spec.single:
+        if self.spec.single:
             pairs = _whole_windows(after, of_after, shape, horizon, closed, ends, reach)
             of_pairs_before = _whole_windows(before, of_before, shape, horizon, closed, ends, reach)
         else:
@@ -316,20 +337,50 @@ class Evaluation:
             self._answers(before, of_before, of_pairs_before), self._answers(after, of_after, pairs), ends
         )
 
+    def _revise_ahead(self, late: pa.Table, horizon: int, closed: int) -> pa.Table | None:
+        """As `_revise`, where windows without a row are filled from later ones."""
+        least = pc.min(late["pane"]).as_py()
+        before, after, of_late = self._compared(late, self.since(least - 1), closed)
+        touched, low = distinct(of_late), max(horizon, least - self.ahead)
+        (old, old_ends), (new, new_ends) = (
+            self._known(*_groups(*each, touched), low, closed) for each in (before, after)
+        )
+        ends = np.concatenate([old_ends, new_ends])
+        return self._changes(old, new, ends) if len(ends) else None
+
+    def _known(self, rows: pa.Table, codes: Ints, low: int, closed: int) -> tuple[pa.Table | None, Ints]:
+        """The answers of windows that end behind `low` and are known at `closed`, and their ends."""
+        if not rows.num_rows:
+            return None, np.empty(0, np.int64)
+        group, end = filled_ends(Rows.sort(codes, rows["pane"].to_numpy())[0], self.cover, -FAR, closed, self.ahead)
+        pairs = group[end > low], end[end > low]
+        return self._answers(rows, codes, pairs), pairs[1]
+
+    def _compared(
+        self, late: pa.Table, low: int, closed: int
+    ) -> tuple[tuple[pa.Table, Ints], tuple[pa.Table, Ints], Ints]:
+        """Pane rows from `low` on, without the delta and with it, and their group codes; and those of `late`."""
+        before, after = below(self.state.before(low), closed), below(self.state.after(low), closed)
+        columns = [*self.spec.key_names] if self.spec.keys else ["pane"]
+        keys = [t.select(columns) for t in (before, after, late) if t.num_rows]
+        codes = group_codes(self.db, self.spec, pa.concat_tables(keys, promote_options="permissive"))
+        size = before.num_rows + after.num_rows
+        return (before, codes[: before.num_rows]), (after, codes[before.num_rows : size]), codes[size:]
+
     def _revise_all(
         self, late: pa.Table, horizon: int, closed: int, first: int | None, now: int | None
     ) -> pa.Table | None:
         """As `_revise`, for a query that reports every window from the first with data on, empty or not."""
-        width, step, offset = self.shape
+        _, step, offset = self.shape
         pane = late["pane"].to_numpy() if late.num_rows else np.empty(0, np.int64)
-        _, ends = late_pairs(np.zeros(len(pane), np.int64), pane, self.shape, horizon, closed)
+        _, ends = late_pairs(np.zeros(len(pane), np.int64), pane, self.shape, horizon, closed, self.reaching)
         known = FAR if first is None else self.spec.panes.pane(first)
         if now is not None:  # late rows come before all others: the windows up to these are empty ones now
             start = int(_end_from(np.array([max(horizon + 1, self.spec.panes.pane(now))]), step, offset)[0])
             ends = distinct(np.concatenate([ends, _ends_between(start, min(known, closed + 1), step)]))
         if not len(ends):
             return None
-        low = max(-FAR, int(ends.min()) - width)
+        low = self.since(int(ends.min()) - 1)
         old = self._listed(below(self.state.before(low), closed), ends[ends >= known])
         return self._changes(old, self._listed(below(self.state.after(low), closed), ends), ends)
 
@@ -339,8 +390,8 @@ class Evaluation:
             return None
         rows = rows if rows.num_rows else no_panes()
         codes, groups = np.zeros(rows.num_rows, np.int64), np.zeros(len(ends), np.int64)
-        folded = fold_pairs(self.db, self.spec, self.query, rows, codes, (groups, ends), empty=True)
-        return finish_windows(self.db, self.query, self.spec.time, folded)
+        folded = fold_pairs(self.db, self.spec, self.query, rows, codes, (groups, ends), self.gaps or False)
+        return finish_windows(self.db, self.query, self.spec.time, folded, self.gaps)
 
     def _answers(self, rows: pa.Table, codes: Ints, pairs: tuple[Ints, Ints]) -> pa.Table | None:
         if not rows.num_rows:
@@ -349,8 +400,8 @@ class Evaluation:
             sorted_rows, _ = Rows.sort(codes, rows["pane"].to_numpy())
             low, high = sorted_rows.runs(*pairs, self.reach)
             pairs = (pairs[0][high > low], pairs[1][high > low])
-        folded = fold_pairs(self.db, self.spec, self.query, rows, codes, pairs, self.reach is not None)
-        return finish_windows(self.db, self.query, self.spec.time, folded)
+        folded = fold_pairs(self.db, self.spec, self.query, rows, codes, pairs, self.gaps or False)
+        return finish_windows(self.db, self.query, self.spec.time, folded, self.gaps)
 
     def _changes(self, old: pa.Table | None, new: pa.Table | None, ends: Ints) -> pa.Table | None:
         """What differs between the answers of some windows (ends as pane numbers), numbered behind what was given."""

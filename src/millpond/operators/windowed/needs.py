@@ -16,7 +16,7 @@ from millpond.catalog.unions import progress_of
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
-from millpond.operators.windowed.advance import horizon_of
+from millpond.operators.windowed.advance import horizon_of, ranges_known
 from millpond.operators.windowed.evaluation import end_pane
 from millpond.operators.windowed.window_progress import WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
@@ -26,6 +26,7 @@ from millpond.types import (
     CalendarWindow,
     KindWindow,
     LandmarkWindow,
+    QueryOptions,
     StreamDefinition,
     TimeWindow,
     Window,
@@ -61,14 +62,22 @@ def reach(window: Window, time: int, spans: int) -> int:
     return landmark_for(window, time) if isinstance(window, LandmarkWindow) else back(window, time, spans)
 
 
+def spans_of(query: WindowedQuery, options: QueryOptions, least: int) -> int:
+    """How many RANGEs windows need: `least`, or as long as groups are known and the window before that.
+
+    Where windows are filled from later ones, a row changes those as long before it.
+    """
+    known = ranges_known(query, options)
+    return known * (2 if options.ahead else 1) + 2 if known else least
+
+
 def open_pane(synopsis: Synopsis, standing: Standing, closed: int) -> int:
     """The first pane that windows still open can need."""
     query = standing.windowed
     if not isinstance(query, WindowQuery):  # a table of rows knows what windows that end from an instant on need
         return closed
-    found = synopsis.spec.panes.pane(
-        reach(query.window, closed, 2 if standing.definition.options.empty == "report" else 1)
-    )
+    spans = spans_of(query, standing.definition.options, 1)
+    found = synopsis.spec.panes.pane(reach(query.window, closed, spans))
     return max(-FAR, found) if isinstance(query.window, LandmarkWindow) else found
 
 
@@ -79,24 +88,24 @@ def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition,
     behind = query.revised_for(options) if revises and not options.delay else 0
     if not isinstance(query, WindowQuery):
         return max(NEVER, min(closed, high) - behind)
-    return reach(query.window, min(closed, high) - behind, 4 if options.empty == "report" else 2)
+    return reach(query.window, min(closed, high) - behind, spans_of(query, options, 2))
 
 
 def read_since(standing: Standing, start: int, high: int) -> int:
     """The event time from which a back-fill must read, for a query whose windows end after `start`."""
-    query, reports = standing.windowed, standing.definition.options.empty == "report"
+    query, spans = standing.windowed, spans_of(standing.windowed, standing.definition.options, 1)
     # Rows are numbered from the start of the retained stream, and a session may be of any length.
     if start <= NEVER or not isinstance(query, WindowQuery):
         return NEVER
     match query.window:
         case KindWindow():
             longest = axis_of(query.window.kind).longest
-            since = back(query.window, min(start, high), 2) if reports else min(start, high)
+            since = back(query.window, min(start, high), spans) if spans > 1 else min(start, high)
             return NEVER if longest is None else since - longest
         case LandmarkWindow():
             return landmark_for(query.window, min(start, high))
         case TimeWindow() | CalendarWindow():
-            return min(start, high) - query.window.range * (4 if reports else 1)
+            return min(start, high) - query.window.range * spans
         case _:
             assert_never(query.window)
 

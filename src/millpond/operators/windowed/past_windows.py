@@ -38,7 +38,7 @@ from millpond.manifests.records import start_of
 from millpond.operators.announcing import announced
 from millpond.operators.contract import Past, Retold
 from millpond.operators.past_letters import LETTERS, letters_of, letters_parcel, take_letters, write_letters
-from millpond.operators.windowed.advance import Advanced
+from millpond.operators.windowed.advance import Advanced, ahead_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.group_bounds import group_bounds
 from millpond.operators.windowed.history import HistoryMap, merge_history
@@ -262,7 +262,8 @@ class _Past:
         low = min(map(self._since, self.users))
         since = low if low > NEVER else None
         if self.stretch is not None:
-            return Range(since, self.stretch.high, self.past.known.epoch)
+            behind = max(ahead_of(q.windowed, q.definition.options) for q in self.users)
+            return Range(since, self.stretch.high + behind, self.past.known.epoch)
         return Range(since, None, self.synopsis.first_epoch - 1)
 
     def run(self, path: str) -> tuple[dict[str, QueryProgress], list[dict[str, Any]]]:
@@ -491,8 +492,11 @@ def _told(plan: Any, kind: type[WindowKind], synopsis: Synopsis, standing: Stand
     for each in (from_json(Owed, value) for value in plan["owed"].get(str(standing.id), [])):
         low, high = each.low - 1 + kind.ends_open, each.high - 1 + kind.ends_open
         start = replace(known, closed=low, start=low, own=replace(known.own, groups={}, held=()))
-        closing = Closing(query, options, "drop", start, high, high, high)
+        until = max(high, min(high + ahead_of(query, options), known.closed))
+        closing = Closing(query, options, "drop", start, until, until, until)
         answers = kind.close_past(connection(), synopsis.spec, parts, closing).answers
+        if answers is not None and until > high:  # windows behind the stretch were answered to fill those in it
+            answers = answers.filter(pc.less_equal(answers["window_end"].cast("int64"), high))
         chunks += [_chunk(plan, standing, answers)] if answers is not None and answers.num_rows else []
     return _Closed(known, None, NEVER, chunks)
 

@@ -11,11 +11,12 @@ from millpond.catalog import Standing
 from millpond.catalog.unions import late_of
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.plan_facts import PlanFacts
+from millpond.operators.windowed.advance import ranges_known
 from millpond.operators.windowed.coverage import coverage_of
 from millpond.progress import NEVER
 from millpond.synopses import spec_of
 from millpond.synopses.partials.dispatch import Spec
-from millpond.types import Aggregation, StreamDefinition, StreamQuery, WindowedQuery
+from millpond.types import Aggregation, QueryOptions, StreamDefinition, StreamQuery, WindowedQuery
 from millpond.types.durations import duration
 from millpond.types.instants import moment
 from millpond.types.plan_nodes import Fact, PlanNode, said
@@ -117,6 +118,18 @@ def _until_when(
     coverage = coverage_of(standing, covered(known), known.closed, archives)
     there = "no row is there" if coverage.start <= NEVER else f"rows are there from {moment(coverage.start)} on"
     return [
+        *_gaps(query, standing.definition.options),
         Fact("late rows", late + (f", for {spare} behind the watermark" if late == "revise" else "")),
         Fact("windows", f"{coverage}; {there}"),
     ]
+
+
+def _gaps(query: WindowedQuery, options: QueryOptions) -> list[Fact]:
+    """What becomes of windows without a row, where they are reported."""
+    if options.empty == "skip":
+        return []
+    known = ranges_known(query, options)
+    told = [f"groups and values are known for {known} RANGEs behind their last row" if known else "all are reported"]
+    told += [f"filled: {options.fill}"] if options.fill is not None else []
+    told += ["answered when the next window with a row is"] if options.ahead else []
+    return [Fact("windows without a row", "; ".join(told))]

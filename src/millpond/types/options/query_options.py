@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from millpond.types.columns import SECOND
 from millpond.types.options.declared import option
-from millpond.types.options.value_kinds import Choice, Number, Span, Start, Whole
+from millpond.types.options.value_kinds import Choice, Fills, Number, Span, Start, Whole, fills_of
 
 _STANDING = ("windows", "relations", "pairs")
 _ROWS = Whole("a number of rows such as 1000000", most=999_999_999)
@@ -33,7 +33,23 @@ class QueryOptions:
     empty: Literal["skip", "report"] = option(
         "skip",
         Choice(("skip", "report")),
-        "whether windows without a tuple are reported",
+        "whether windows without a tuple are reported, of groups each that is known",
+        derived=True,
+        of=("windows",),
+    )
+    known_for: int | None = option(
+        None,
+        Span("7 days"),
+        "how long a group without a row is known, in whole RANGEs, and how long a value fills windows without one; by"
+        " default the larger of a day and ten RANGEs",
+        derived=True,
+        of=("windows",),
+    )
+    fill: str | None = option(
+        None,
+        Fills(),
+        "what aggregates are in windows without a row, where they are NULL: null, 0, what they were in the previous"
+        " window with one, or on the line from there to the next; and of columns by name",
         derived=True,
         of=("windows",),
     )
@@ -147,6 +163,11 @@ class QueryOptions:
         derived=True,
         of=_STANDING,
     )
+
+    @property
+    def ahead(self) -> bool:
+        """Whether windows without a row may be answered from later ones."""
+        return self.fill is not None and "linear" in fills_of(self.fill).values()
 
     @property
     def limited(self) -> bool:

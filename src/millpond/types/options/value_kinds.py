@@ -327,6 +327,53 @@ class Start(Kind[Literal["start"] | int]):
         return {"anyOf": [text, {"type": "integer", "description": "microseconds since 1970"}]}
 
 
+#: What windows without a row are filled with.
+FILLS = ("null", "0", "previous", "linear")
+#: Those that fill columns of numbers alone.
+NUMBERS_ONLY = ("0", "linear")
+
+
+def fills_of(text: str) -> dict[str, str]:
+    """What fills columns, by their names; by '' those that are not named. Raises: ValueError.
+
+    >>> fills_of("previous, n = 0")
+    {'': 'previous', 'n': '0'}
+    """
+    found: dict[str, str] = {}
+    for part in text.split(","):
+        name, _, word = (each.strip().lower() for each in part.rpartition("="))
+        if word not in FILLS:
+            raise ValueError(f"'{word}' is none of {', '.join(FILLS)}")
+        if name in found:
+            raise ValueError(f"it is said twice what fills {name or 'columns that are not named'}")
+        found[name] = word
+    return found
+
+
+@dataclass(frozen=True)
+class Fills(Kind[str]):
+    """What fills columns of windows without a row: a word, and words for columns by name."""
+
+    def parse(self, text: str) -> str:
+        """The words as they are written."""
+        return ", ".join(f"{name} = {word}" if name else word for name, word in fills_of(text).items())
+
+    @property
+    def offered(self) -> tuple[str, ...]:
+        """Words for all columns."""
+        return tuple(f"'{word}'" for word in FILLS)
+
+    @property
+    def expected(self) -> str:
+        """What would be right."""
+        return "'null', '0', 'previous' or 'linear', and of columns by name: 'previous, n = 0'"
+
+    @property
+    def schema(self) -> Schema:
+        """As JSON Schema."""
+        return {"anyOf": [{"type": "string", "description": self.expected}, {"type": "integer", "const": 0}]}
+
+
 @dataclass(frozen=True)
 class Modules(Kind[str]):
     """Names of Python modules, separated by commas; from Python and JSON also as a list."""

@@ -1,0 +1,99 @@
+"""Windows of groups without a row, and what fills them, whatever comes in which order: late, cut, restarted,
+back-filled.
+
+State is kept short, so that late rows also belong to answers that are recomputed from the archive.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from math import gcd
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+import millpond
+from tests.oracle.gaps import Gapped, Seen
+from tests.quick import quick_folder
+
+S = 1_000_000
+START = dt.datetime(2024, 1, 1)
+
+rows = st.tuples(
+    st.one_of(st.integers(0, 40), st.integers(0, 200)),
+    st.sampled_from(["a", "b", None]),
+    st.sampled_from([0, 1, 2, 4, None]),
+)
+words = st.sampled_from(["", "null", "0", "previous", "linear"])
+
+
+@st.composite
+def gapped(draw: st.DrawFn) -> Gapped:
+    size, slide = draw(st.sampled_from([(10, 10), (20, 10), (15, 10), (5, 10)]))
+    fills = draw(st.tuples(st.sampled_from(["", "", "null", "previous", "linear"]), words))
+    return Gapped(size, slide, size * draw(st.integers(1, 5)), fills, draw(st.integers(0, 3)) == 0)
+
+
+def _options(case: Gapped) -> str:
+    words = [w for w in (case.fills[1], case.fills[0] and f"n = {case.fills[0]}") if w]
+    filled = f", fill='{', '.join(words)}'" if words else ""
+    known = "" if case.whole and not words else f", known_for='{case.known} s'"
+    return f"empty='report'{known}{filled}"
+
+
+def _text(case: Gapped) -> str:
+    window = f"[RANGE {case.size} SECONDS SLIDE {case.slide} SECONDS]"
+    keys, groups = ("", "") if case.whole else ("k, ", " GROUP BY k")
+    return f"SELECT {keys}count(*)::DOUBLE AS n, sum(v)::DOUBLE AS v FROM s {window}{groups}"
+
+
+def _shown(case: Gapped, pond: millpond.Pond, name: str) -> list[tuple[Any, ...]]:
+    key = "NULL AS k" if case.whole else "k"
+    table = pond.sql(f"SELECT epoch(window_end) - epoch(TIMESTAMP '{START}'), {key}, n, v FROM {name}").table
+    found = [tuple(row.values()) for row in table.to_pylist()]
+    return sorted(((int(e), k, _near(n), _near(v)) for e, k, n, v in found), key=repr)
+
+
+def _near(value: float | None) -> float | None:
+    return None if value is None else round(value, 6)
+
+
+def _wanted(case: Gapped, taken: list[Seen], until: int) -> list[tuple[Any, ...]]:
+    seen = [(t, None, v) for t, _, v in taken] if case.whole else taken
+    return sorted(((e, k, _near(n), _near(v)) for e, k, n, v in case.answers(seen, until)), key=repr)
+
+
+@given(st.data())
+def test_gaps_are_told_and_filled(data: st.DataObject) -> None:
+    case, kept = data.draw(gapped()), data.draw(st.sampled_from(["", ", revise_for='0 s'", ", revise_for='30 s'"]))
+    epochs = data.draw(st.lists(st.lists(rows, max_size=4), min_size=1, max_size=6))
+    begin, taken = data.draw(st.integers(0, len(epochs))), list[Seen]()
+    with quick_folder() as folder:
+        shards = data.draw(st.sampled_from([1, 2]))
+        pond = millpond.open(str(folder / "p"), executor="inline", shards=shards)
+        lateness = data.draw(st.integers(0, 30))
+        pond.sql(f"CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (lateness='{lateness} s')")
+        pond.sql(f"CREATE QUERY q WITH ({_options(case)}{kept}) AS {_text(case)}")
+        for number, epoch in enumerate(epochs):
+            if number == begin:
+                pond.sql(f"CREATE QUERY later WITH (since='start', {_options(case)}{kept}) AS {_text(case)}")
+            if epoch:
+                pond.ingest("s", [{"ts": START + dt.timedelta(seconds=t), "k": k, "v": v} for t, k, v in epoch])
+                taken += epoch
+            pond.step()
+            if taken and not kept:
+                until = max(t for t, _, _ in taken) - lateness
+                assert _shown(case, pond, "q") == _wanted(case, taken, until // case.slide * case.slide)
+            if data.draw(st.integers(0, 3)) == 0:
+                pond.close()
+                pond = millpond.open(str(folder / "p"), executor="inline", shards=shards)
+        pond.drain(final=True)
+        pane = gcd(case.size, case.slide)
+        # The last window that holds the instant of the last row, as far as panes tell.
+        last = (max((t for t, _, _ in taken), default=0) // pane * pane + case.size) // case.slide * case.slide
+        if case.whole and "linear" not in case.fills:  # nothing is empty behind the last window with a row
+            last = max(((t // pane * pane + case.size) // case.slide * case.slide for t, _, _ in taken), default=0)
+        for name in ("q", "later") if begin < len(epochs) else ("q",):
+            assert _shown(case, pond, name) == _wanted(case, taken, last), name
+        pond.close()
