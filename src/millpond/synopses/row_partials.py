@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import Literal
 
 import duckdb
 import numpy as np
@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from millpond.support.distinct import distinct
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.kernel import query_table
-from millpond.synopses.partials.specs import SynopsisSpec, common_parts, joined_stream, weighed
+from millpond.synopses.partials.specs import RowKeeping, SynopsisSpec, common_parts, joined_stream, weighed
 from millpond.types import QueryOptions, RowWindowQuery, StreamDefinition, StreamQuery
-from millpond.windows import Panes
 from millpond.windows.candidates import Ints
 from millpond.windows.row_runs import firsts, numbers, sorted_by
 
@@ -72,22 +71,10 @@ class RowsKept:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowsSpec(SynopsisSpec):
+class RowsSpec(RowKeeping):
     """What a synopsis of rows keeps. Two queries whose filter and keys agree can share one (`serves`)."""
 
-    keeps_cuts: ClassVar[bool] = True
-
     rows: RowsKept
-
-    @property
-    def panes(self) -> Panes:
-        """The microseconds that its rows lie in."""
-        return Panes(1)
-
-    @property
-    def form(self) -> Literal["eager"]:
-        """Its rows are kept with their components."""
-        return "eager"
 
     @property
     def spread(self) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ it came (`came`): it counts where it is in a session that was not over then, wit
 from __future__ import annotations
 
 from dataclasses import astuple, dataclass, replace
-from typing import ClassVar, Literal
+from typing import Literal
 
 import duckdb
 import numpy as np
@@ -31,10 +31,9 @@ from millpond.synopses.aggregates.entries import shrink
 from millpond.synopses.aggregates.taken_back import SIGN
 from millpond.synopses.kernel import query_table
 from millpond.synopses.pane_partials import regroup
-from millpond.synopses.partials.specs import SynopsisSpec, casts_of, common_parts, joined_stream
+from millpond.synopses.partials.specs import RowKeeping, SynopsisSpec, casts_of, common_parts, joined_stream
 from millpond.synopses.row_partials import codes_of
 from millpond.types import Expression, QueryOptions, SessionQuery, StreamDefinition, StreamQuery
-from millpond.windows import Panes
 from millpond.windows.candidates import Ints
 from millpond.windows.row_runs import sorted_by
 from millpond.windows.session_runs import Sessions, sessions_of
@@ -71,22 +70,10 @@ class SessionsKept:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionsSpec(SynopsisSpec):
+class SessionsSpec(RowKeeping):
     """What a synopsis of sessions keeps. Two queries whose filter, keys and sessions agree can share one (`serves`)."""
 
-    keeps_cuts: ClassVar[bool] = True
-
     sessions: SessionsKept
-
-    @property
-    def panes(self) -> Panes:
-        """The microseconds that its rows lie in."""
-        return Panes(1)
-
-    @property
-    def form(self) -> Literal["eager"]:
-        """Its rows are kept as partials."""
-        return "eager"
 
     @property
     def apart(self) -> bool:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -27,6 +27,7 @@ from millpond.types import (
     columns_read,
     to_json,
 )
+from millpond.windows import Panes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -165,6 +166,19 @@ class SynopsisSpec(Variant):
         names = [c.name for c in self.components]
         text = json.dumps([parts, names, *own, *union, *form, *reduced, *kind, *joined])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowKeeping(SynopsisSpec):
+    """What a synopsis keeps that has rows, and no panes."""
+
+    keeps_cuts: ClassVar[bool] = True
+    form: ClassVar[Literal["eager"]] = "eager"
+
+    @property
+    def panes(self) -> Panes:
+        """The microseconds that its rows lie in."""
+        return Panes(1)
 
 
 def common_parts(query: Aggregation, stream: StreamDefinition) -> dict[str, Any]:
