@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from millpond.api.handle import QueryHandle, handle_of
+from millpond.commands.execution.bulk_registration import Terms, register_all
 from millpond.commands.execution.interpreter import Interpreter
 from millpond.commands.execution.kind_keeping import WindowKinds
-from millpond.commands.execution.registrations import Terms, register_all
 from millpond.engine.control.loop import InlineLoop, SparkLoop
 from millpond.engine.core import Core
 from millpond.support.errors import QueryError
