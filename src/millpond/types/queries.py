@@ -49,7 +49,6 @@ class Answer(Variant, ABC):
     time_columns: stand in front of those of `select`, and say of which window or instant a row of the answer is.
     end_column: of them the one that answers are put in order, asked for and settled by; '': the answer has no times.
     of_instants: what it answers holds at instants; else it is of windows.
-    ends_by_time: windows end at instants that follow from the query alone, whatever rows there are.
     numbered: windows have numbers, which count from the first row that there is.
     adds_up: the answer follows from what intervals of event time add up to, so that REDUCE may see the past as sums.
     as_retained: it sees rows for as long as retention says; else for as long as their files are there.
@@ -60,7 +59,6 @@ class Answer(Variant, ABC):
     time_columns: ClassVar[tuple[Column, ...]] = ()
     end_column: ClassVar[str] = ""
     of_instants: ClassVar[bool] = False
-    ends_by_time: ClassVar[bool] = False
     numbered: ClassVar[bool] = False
     adds_up: ClassVar[bool] = False
     as_retained: ClassVar[bool] = False
@@ -334,7 +332,6 @@ class WindowQuery(WindowAggregation):
     """Groups of the rows in each of the windows that end at instants."""
 
     adds_up: ClassVar[bool] = True
-    ends_by_time: ClassVar[bool] = True
 
     window: Window
 

@@ -154,6 +154,12 @@ class SessionsOperator(WindowOperator):
         return True
 
     @classmethod
+    def next_end(cls, query: Any, closed: int, high: int) -> int | None:
+        """See `Answering`: when the last of those that are open is over."""
+        last = high + query.window.gap
+        return last if query.window.gap and closed < last else None
+
+    @classmethod
     def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:
         """See `Answering`."""
         if query.reduced:
