@@ -37,7 +37,7 @@ class Advanced(Generic[P]):
 
 def ranges_known(query: WindowedQuery, options: QueryOptions) -> int:
     """For how many RANGEs behind its last row a group is known, or a value fills windows: 0 where none needs to be."""
-    if options.empty != "report" or not query.ends_by_time or not (query.keys or options.fill):
+    if options.empty != "report" or not query.windows or not (query.keys or options.fill):
         return 0
     length = query.longest
     known = max(DAY, 10 * length) if options.known_for is None else options.known_for
