@@ -9,7 +9,6 @@ import pyarrow.compute as pc
 
 from millpond.answers.finals import final_rows, final_until, spans
 from millpond.answers.standing_answers import end_column, order_terms, read_log, spans_of
-from millpond.archive.storage import Storage
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.manifests.records import Published
@@ -78,7 +77,7 @@ def subscribe(
     if cursor.query in standing.previous:
         columns = [*(c.name for c in standing.definition.columns), "op"]
         cursor = Cursor(cursor.epoch, 0, standing.id, wanted)
-        empty = read_log(core.storage, core.published, standing, core.published.epoch).select(columns)
+        empty = read_log(core, standing, core.published.epoch).select(columns)
         epoch = core.published.epoch if wanted == "final" else cursor.epoch
         yield AnswerBatch(empty, cursor, epoch, False, replaced=True)
     done = NEVER
@@ -86,11 +85,11 @@ def subscribe(
         published = core.published
         seen = published.epoch
         if wanted == "final":
-            until = final_until(core.catalog, standing, published)
-            following = _final(core.storage, standing, cursor, published, until) if until > done else iter(())
+            until = final_until(core, standing, published)
+            following = _final(core, standing, cursor, published, until) if until > done else iter(())
             done = max(done, until)
         else:
-            following = _published(core.storage, published, standing, cursor, seen)
+            following = _published(core, standing, cursor, seen)
         for batch in following:
             cursor = batch.cursor
             yield batch
@@ -104,12 +103,10 @@ def subscribe(
             return
 
 
-def _published(
-    storage: Storage, published: Published, standing: Standing, cursor: Cursor, until: int
-) -> Iterator[AnswerBatch]:
+def _published(core: Core, standing: Standing, cursor: Cursor, until: int) -> Iterator[AnswerBatch]:
     """What epochs up to `until` published, from a cursor on."""
     after = cursor.epoch - 1 if cursor.ordinal else cursor.epoch
-    for number, rows in _epochs(storage, published, standing, after, until, cursor.wanted):
+    for number, rows in _epochs(core, standing, after, until, cursor.wanted):
         total, rows = rows.num_rows, rows.slice(cursor.ordinal if number == cursor.epoch else 0)
         if rows.num_rows:
             backfilled = bool(rows["_backfilled"][0].as_py())
@@ -117,14 +114,12 @@ def _published(
             yield AnswerBatch(rows.drop_columns(["_backfilled"]), place, number, backfilled)
 
 
-def _final(
-    storage: Storage, standing: Standing, cursor: Cursor, published: Published, until: int
-) -> Iterator[AnswerBatch]:
+def _final(core: Core, standing: Standing, cursor: Cursor, published: Published, until: int) -> Iterator[AnswerBatch]:
     """What has become final until `until` behind a cursor: one batch per span of windows."""
     # The window that the cursor stands in may have been given in part.
     after, skipped = (cursor.epoch - 1 if cursor.ordinal else cursor.epoch), cursor.ordinal
-    for last in spans(storage, standing, after, until):
-        rows = final_rows(storage, published, standing, after, last).slice(skipped)
+    for last in spans(core, standing, after, until):
+        rows = final_rows(core, standing, after, last).slice(skipped)
         after, skipped = last, 0
         if rows.num_rows:
             cursor = final_cursor(rows, cursor)
@@ -142,15 +137,15 @@ def final_cursor(rows: pa.Table, before: Cursor) -> Cursor:
 
 
 def _epochs(
-    storage: Storage, published: Published, standing: Standing, after: int, until: int, wanted: Wanted
+    core: Core, standing: Standing, after: int, until: int, wanted: Wanted = "all"
 ) -> Iterator[tuple[int, pa.Table]]:
     """(epoch, its answers in their order) of the epochs after < e <= until that have any."""
     shown = ", ".join([*(quote(c.name) for c in standing.definition.columns), "op"])
     order = order_terms(standing.definition)
     # Without the option `early` all answers are of closed windows, and there is no such column.
     only = f" AND {STATUS} = 'closed'" if wanted == "closed" and standing.definition.options.early is not None else ""
-    for last in spans_of(storage, standing, after, until, AT_ONCE):
-        log = read_log(storage, published, standing, after, last)
+    for last in spans_of(core, standing, after, until, AT_ONCE):
+        log = read_log(core, standing, after, last)
         after = last
         for number in sorted(pc.unique(log["_epoch"]).to_pylist()):
             sql = f"SELECT {shown}, _backfilled FROM log WHERE _epoch = {number}{only} ORDER BY {order}"

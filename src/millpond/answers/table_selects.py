@@ -21,6 +21,7 @@ from millpond.archive.reading.reader import ArchiveReader
 from millpond.catalog import Standing
 from millpond.engine.core import Core
 from millpond.language import FileInput, StreamInput, TableQuery
+from millpond.progress import FOREVER
 from millpond.support.errors import QueryError
 from millpond.tables.storage_types import from_storage
 from millpond.types import ConstantInput, StreamDefinition, TableDefinition
@@ -32,6 +33,9 @@ from millpond.types.relation_queries import (
     RevisionsInput,
     TableInput,
 )
+
+#: The timestamp `infinity`, in microseconds.
+INFINITE = 2**63 - 1
 
 
 def select_relations(core: Core, query: TableQuery) -> pa.Table:
@@ -69,14 +73,14 @@ def relation_of(core: Core, ref: ConstantInput, ends: tuple[int, int] | None = N
         case DeadInput():
             return dead_letters(core, _found(core, ref, StreamDefinition))
         case RevisionsInput():
-            return all_revisions(core.storage, core.published, _answered(core, ref), ends)
+            return all_revisions(core, _answered(core, ref), ends)
         case FinalInput():
-            return final_answers(core.archives, _answered(core, ref))
+            return final_answers(core, _answered(core, ref))
         case AnswersInput():
             standing = _answered(core, ref)
             if standing.definition.is_relation:
                 return current_relation(core, standing)
-            return latest_answers(core.storage, core.published, standing, ends)
+            return latest_answers(core, standing, windows=ends)
         case _:
             assert_never(ref)
 
@@ -98,7 +102,10 @@ def _answered(core: Core, ref: ConstantInput) -> Standing:
 
 
 def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:
-    """The rows of a stream that were late when they came, in total order."""
+    """The rows of a stream that were late when they came, each with the watermark that it was behind, in total order.
+
+    It is infinite for rows that count nowhere, whatever window they belong to.
+    """
     runtime = core.streams[stream.id]
     wanted = Range(epoch=core.published.epoch)
     with core.pinned():
@@ -106,7 +113,10 @@ def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:
         parts = [t.filter(pc.is_valid(t["_bound"])) for t in ArchiveReader(core.path, stream).rows([split])]
     table = pa.concat_tables(parts) if parts else runtime.schema.empty_table()
     ordered = table.sort_by([(stream.options.time, "ascending"), ("_id", "ascending")])
-    return ordered.select([c.name for c in stream.all_columns])
+    *own, watermark = stream.late_columns
+    shown = ordered.select([c.name for c in own])
+    behind = pc.if_else(pc.less(ordered["_bound"], FOREVER), ordered["_bound"], pa.scalar(INFINITE, pa.int64()))
+    return shown.append_column(watermark.name, behind.cast(pa.timestamp("us")))
 
 
 def dead_letters(core: Core, stream: StreamDefinition) -> pa.Table:

@@ -141,7 +141,7 @@ def _named(table: exp.Table, source: Source, schema: Schema, alias: str) -> tupl
     if side is not None:
         word, name = side
         stream = stream_of_side(schema, name, source)
-        late = LateInput(alias, stream.name, stream.all_columns)
+        late = LateInput(alias, stream.name, stream.late_columns)
         return (late if word == "late" else DeadInput(alias, stream.name, DEAD_COLUMNS)), word
     found = find(schema, table, source)
     assert not isinstance(found, StreamDefinition)
