@@ -35,6 +35,7 @@ from millpond.types import (
     Column,
     Derivation,
     InnerStream,
+    LatestRowsWindow,
     PairsQuery,
     Query,
     QueryDefinition,
@@ -57,6 +58,11 @@ PAIRS_WORK = (
 _ROWS_WORK = (
     "FROM s [RANGE TUMBLING 1 HOUR] WHERE …, with what selects rows behind the window;"
     " or CREATE STREAM x AS SELECT … FROM s, and FROM x [RANGE TUMBLING 1 HOUR]"
+)
+_LATEST_WORK = (
+    "(SELECT k, last(v) AS v FROM s [RANGE TUMBLING 1 HOUR] GROUP BY k) [RANGE TUMBLING 1 HOUR ORIGIN '1 microsecond'],"
+    " which is over the last row of each k in each hour; or (SELECT ISTREAM(…) FROM s [PARTITION BY k ROWS 1]), over"
+    " every row that becomes the last one of its k"
 )
 _STREAM_WORKS = f"(SELECT PAIRS(…) FROM …) [RANGE TUMBLING 1 HOUR] AS p, or {PAIRS_WORK}"
 
@@ -436,8 +442,12 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
     if isinstance(query, WindowedQuery):
         return _of_windows(unnamed, query)
     if not isinstance(query, Relational) or not query.makes_stream:
+        windows = [i.window for i in query.inputs] if isinstance(query, RelationQuery) else []
+        latest = any(isinstance(w, LatestRowsWindow) and w.partition for w in windows)
         raise source.error(
-            "a window stands behind a stream, and what is in these parentheses is none", unnamed.select, _ROWS_WORK
+            "a window stands behind a stream, and what is in these parentheses is none",
+            unnamed.select,
+            _LATEST_WORK if latest else _ROWS_WORK,
         )
     if isinstance(query, RelationQuery) and query.operator == "rstream":
         raise source.error(
