@@ -129,7 +129,7 @@ def millpond_runs(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
         where = " AND ".join(f"f{i}(v)" for i in worst)
         evaluations, orders = 0, []
         core = pond._core
-        learn = core.filters.learn
+        learn = core.controllers.filters.learn
 
         def counted(catalog: Any, plans: Any, epoch: int, clock: int, reports: Any) -> None:
             nonlocal evaluations
@@ -141,7 +141,7 @@ def millpond_runs(folder: Path, job: dict[str, Any]) -> dict[str, Any]:
 
         for name in ("warm", "input"):
             started = time.perf_counter()
-            core.filters.learn = counted
+            core.controllers.filters.learn = counted
             evaluations, orders = 0, []
             pond.sql(f"""
                 CREATE STREAM s_{name} (ts TIMESTAMP, v BIGINT)

@@ -91,7 +91,7 @@ def main(arguments: list[str] | None = None) -> int:
             for name in "rxyz":
                 pond.ingest(name, rows_of(name, epoch, now.get(name, 1.0), options))
             pond.step()
-            readings = epoch_readings(pond._core.catalog, pond._core.work[-1])
+            readings = epoch_readings(pond._core.catalog, pond._core.telemetry.work[-1])
             for name in orders:
                 probes = [v for (e, kind), v in readings.items() if kind == "probe" and e.startswith(f"q_{name}: r >")]
                 found[name].append({

@@ -68,7 +68,7 @@ def measure(ponds: dict[bool, Any], epochs: int, rows: int, queries: int) -> dic
             if not hasattr(pond._loop, "query"):
                 pond.step()
             else:
-                pond._core.wait(lambda core=pond._core, n=before: core.published.epoch > n, 60)
+                pond._core.epochs.wait(lambda core=pond._core, n=before: core.published.epoch > n, 60)
             if epoch >= 5:
                 taken[on].append(time.perf_counter() - begun)
     for pond in ponds.values():

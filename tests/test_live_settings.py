@@ -50,10 +50,10 @@ def test_settings_change_while_the_pond_runs(folder: Path) -> None:
         assert found["rows_per_epoch"] == ("7", "opening")  # what an opening gives goes first
         assert found["share"] == ("false", "ALTER SYSTEM")
         assert found["compact_files"] == ("8", "default")
-        assert pond._core.pace.target == 0.5
+        assert pond._core.controllers.pace.target == 0.5
         said = pond.sql("ALTER SYSTEM SET (target = DEFAULT, rows_per_epoch = DEFAULT, share = default)").message
         assert said == "target = 2.0 and rows_per_epoch = 7 and share = true from the next epoch on"
-        assert pond._core.pace.target == 2
+        assert pond._core.controllers.pace.target == 2
         assert settings(pond)["target"] == ("2.0", "default")
         assert settings(pond)["rows_per_epoch"] == ("7", "opening")
     with millpond.open(folder, executor="inline") as pond:

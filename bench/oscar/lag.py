@@ -95,5 +95,5 @@ def _run(archive: Archive, question: str, period: float, each: int, seconds: flo
         "target_s": 2 * TARGET, "waits_s": [round(w, 2) for w in waits[:: max(1, len(waits) // 20)]],
         "growth_s_per_s": round(slope, 3), "longest_in_last_half_s": round(max(waits[half:], default=0.0), 2),
         "answers": len(answered), "median_answer_s": round(float(np.median(answered)), 3) if answered else None,
-        "dropped_at_end": pond._core.load.decider.drop,
+        "dropped_at_end": pond._core.controllers.load.decider.drop,
     }  # fmt: skip

@@ -182,11 +182,11 @@ def test_a_stream_whose_making_was_cut_off_leaves_no_trace(inline_pond: Factory,
     def killed(*events: Any) -> None:
         raise KeyboardInterrupt
 
-    record = pond._core.catalog_log.record
-    pond._core.catalog_log.record = killed
+    record = pond._core.catalogs.log.record
+    pond._core.catalogs.log.record = killed
     with pytest.raises(KeyboardInterrupt):
         pond.sql("CREATE STREAM t (ts TIMESTAMP, old TEXT) WITH (event_time='ts')")
-    pond._core.catalog_log.record = record
+    pond._core.catalogs.log.record = record
     pond.close()
     pond = inline_pond("pond")
     pond.sql("CREATE STREAM t (ts TIMESTAMP, new BIGINT) WITH (event_time='ts')")

@@ -94,8 +94,8 @@ def run(path, way, drawn=False):
         pond.ingest("s", batch(number, number >= 4))
         if drawn:
             core = pond._core
-            chosen = core.filters.plans
-            core.filters.plans = lambda c, chosen=chosen: {
+            chosen = core.controllers.filters.plans
+            core.controllers.filters.plans = lambda c, chosen=chosen: {
                 name: type(plan)(tuple(rng.sample(plan.order, N)), 0.0) for name, plan in chosen(c).items()
             }
         epoch = begin_epoch(pond._core)
@@ -138,7 +138,7 @@ def test_conditions_over_windows_that_end_with_rows_choose_among_all_rows(tmp_pa
         pond.sql("DRAIN FINAL")
         found = pond.sql("SELECT * FROM c ORDER BY ALL").rows()
         assert found and found == pond.sql("SELECT * FROM p ORDER BY ALL").rows()
-        assert pond._core.filters.of(pond._core.catalog, subject_of(pond, "c"))[2].rows == 300
+        assert pond._core.controllers.filters.of(pond._core.catalog, subject_of(pond, "c"))[2].rows == 300
 
 
 CQL = {
@@ -217,9 +217,12 @@ def test_the_order_follows_what_is_seen_and_is_told(tmp_path):
             pond.ingest("s", batch(number, flipped))
             pond.drain()
             number += 1
-            plans = read_manifest(tmp_path / "pond", pond._core.last_manifest).filters
+            plans = read_manifest(tmp_path / "pond", pond._core.epochs.last_manifest).filters
             assert len(plans) == 3
-        assert [pond._core.filters.of(pond._core.catalog, s)[1].order[0] for s in (subject, usual)] == [first, first]
+        assert [pond._core.controllers.filters.of(pond._core.catalog, s)[1].order[0] for s in (subject, usual)] == [
+            first,
+            first,
+        ]
     told = lines(pond, "EXPLAIN ANALYZE w")
     assert any(line.startswith('filters, in this order: bit("v", 0)') for line in told)
     assert any(line.startswith("order: kept by a_greedy: p = 1, window 400") for line in told)
@@ -271,7 +274,7 @@ def test_epochs_of_few_rows_tell_what_a_dear_filter_costs(tmp_path):
 
 
 def subject_order(pond, name):
-    return list(pond._core.filters.of(pond._core.catalog, subject_of(pond, name))[1].order)
+    return list(pond._core.controllers.filters.of(pond._core.catalog, subject_of(pond, name))[1].order)
 
 
 def test_a_query_with_other_options_has_its_condition_to_itself(tmp_path):
@@ -394,7 +397,7 @@ def test_the_log_keeps_its_size_and_forgets_what_is_dropped(tmp_path, monkeypatc
     pond = declare(tmp_path / "pond")
     pond.ingest("s", batch(0, False))
     pond.drain()
-    orders, catalog = pond._core.filters, pond._core.catalog
+    orders, catalog = pond._core.controllers.filters, pond._core.catalog
     gone, *stay = (subject.name for subject in subjects(catalog))
     assert orders.log(gone)
     pond.sql("DROP QUERY w")

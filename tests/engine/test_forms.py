@@ -123,7 +123,7 @@ def held(pond: Any) -> dict[str, tuple[int, int, int]]:
     core = pond._core
     found = {}
     for standing in core.catalog.queries.values():
-        paths = [f"{state_folder(core.path)}/{s.path}" for s in core.state.segments]
+        paths = [f"{state_folder(core.path)}/{s.path}" for s in core.storage.state.segments]
         chunks = list(read_chunks(paths, {standing.synopsis}, lambda _o, kind, _e, _l, _h: kind in (PANES, TUPLES)))
         tuples = [c.table for c in chunks if are_tuples(c.table)]
         partials = [c.table for c in chunks if not are_tuples(c.table)]

@@ -106,8 +106,8 @@ def test_answers_do_not_depend_on_the_orders(tmp_path):
                 feed(pond, number, number >= 3, 150)
                 core = pond._core
                 if which == "random":
-                    drawn = core.filters.plans
-                    core.filters.plans = lambda c, drawn=drawn, rng=rng: {
+                    drawn = core.controllers.filters.plans
+                    core.controllers.filters.plans = lambda c, drawn=drawn, rng=rng: {
                         name: type(plan)(tuple(rng.sample(plan.order, 3)), 0.0) for name, plan in drawn(c).items()
                     }
                 epoch = begin_epoch(core)
@@ -177,10 +177,10 @@ def test_joins_of_many_inputs_are_their_definition(tmp_path, graph):
             if rng.random() < 0.2:
                 pond.step()
         core = pond._core
-        drawn = type(core.filters).plans
-        core.filters.plans = lambda c, core=core, drawn=drawn: {
+        drawn = type(core.controllers.filters).plans
+        core.controllers.filters.plans = lambda c, core=core, drawn=drawn: {
             name: type(plan)(tuple(rng.sample(plan.order, len(plan.order))), 0.0)
-            for name, plan in drawn(core.filters, c).items()
+            for name, plan in drawn(core.controllers.filters, c).items()
         }
         epoch = begin_epoch(core)
         if step in (2, 5):  # killed, with its manifest written where there was something to take
@@ -225,7 +225,7 @@ def test_orders_follow_what_is_seen_and_are_told(tmp_path):
             feed(pond, number, flipped)
             pond.drain()
             number += 1
-        assert core.filters.of(core.catalog, name)[1].order[0] == first
+        assert core.controllers.filters.of(core.catalog, name)[1].order[0] == first
     told = [row for (row,) in pond.sql("EXPLAIN ANALYZE q").rows()]
     assert 'join graph: star, r."a" = x."a" = y."a" = z."a"' in told
     assert any(line.startswith("pipeline of r: x, ") for line in told)
@@ -262,7 +262,9 @@ def test_orders_follow_what_is_seen_and_are_told(tmp_path):
     told = [row for (row,) in again.sql("EXPLAIN q").rows()]
     assert "order: kept by sweep: p = 1, window 300 profile tuples, alpha = 0.8" in told
     again.sql("DROP QUERY q")
-    assert again._core.filters.of(again._core.catalog, name) is None and not again._core.filters.log(name)
+    assert again._core.controllers.filters.of(
+        again._core.catalog, name
+    ) is None and not again._core.controllers.filters.log(name)
     again.close()
 
 
@@ -280,7 +282,7 @@ def test_orders_change_on_spark(spark_pond):
                 pond.ingest(each, given[each][-1])
             pond.drain()
             number += 1
-            order = core.filters.of(core.catalog, name)[1].order
+            order = core.controllers.filters.of(core.catalog, name)[1].order
             if order[0] == first and (number > 2 or flipped):
                 break
         assert order[0] == first

@@ -128,7 +128,7 @@ def test_a_pond_with_an_option_that_makes_no_sense_opens(inline_pond: Factory) -
     core = pond._core
     standing = core.catalog.query("bad")
     options = to_json(standing.definition.options) | {"since": "2024-05-01"}
-    core.catalog_log.record({"do": "set_options", "id": standing.id, "options": options})
+    core.catalogs.log.record({"do": "set_options", "id": standing.id, "options": options})
     pond.close()
     pond = inline_pond("pond")
     take(pond, (20, "2"))
@@ -269,7 +269,7 @@ def test_a_summary_whose_synopsis_fails_is_made_by_upkeep(
     assert summary.owner == "" and not pond._core.catalog.synopses
     take(pond, (3, "2"))
     pond.maintain()
-    assert len(pond._core.summaries.segments) == 2
+    assert len(pond._core.storage.summaries.segments) == 2
     counted = "SELECT k, count(*) AS n FROM t [RANGE 5 SECONDS TUMBLING] GROUP BY k"
     pond.sql(f"CREATE QUERY q WITH (since='start') AS {counted}")
     pond.drain(final=True)
@@ -307,7 +307,7 @@ def test_a_quarantined_query_keeps_no_state(inline_pond: Factory) -> None:
     assert statuses(pond)["bad"][0] == "quarantined"
     for t in range(3, 9):
         take(pond, (90_000 + t, "3"))
-    assert owner not in pond._core.reporter.sizes.of(pond._core.state.segments)
+    assert owner not in pond._core.telemetry.reporter.sizes.of(pond._core.storage.state.segments)
 
 
 def test_upkeep_that_fails_for_one_part_goes_on_with_the_others(

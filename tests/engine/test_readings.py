@@ -64,9 +64,9 @@ def test_a_database_that_hangs_keeps_nobody_waiting(tmp_path: Path, monkeypatch:
         for name in ("hung", "good"):
             fill(tmp_path / name, [("a", 2)])
         clock[0] += 5_000_000
-        refresh_databases(pond._core, 0.1)
+        refresh_databases(pond._core.tables, pond._core.catalog, pond._core.now, 0.1)
         while shown(pond, "good")["version"] != 2:  # a slow machine may need more than one round
-            refresh_databases(pond._core, 1)
+            refresh_databases(pond._core.tables, pond._core.catalog, pond._core.now, 1)
         assert not slow.free.is_set()
         assert shown(pond, "hung")["version"] == 1
         with pytest.raises(millpond.support.errors.SourceError, match="has not answered for"):
@@ -79,7 +79,7 @@ def test_a_database_that_hangs_keeps_nobody_waiting(tmp_path: Path, monkeypatch:
             pond.sql(f"CREATE TABLE more (k TEXT) WITH (driver='slowdb', uri='{tmp_path}/hung', {QUERY})")
         asked = slow.asked
         clock[0] += 60_000_000
-        refresh_databases(pond._core, 0.0)
+        refresh_databases(pond._core.tables, pond._core.catalog, pond._core.now, 0.0)
         assert slow.asked == asked  # while one reading waits there is no other
         slow.free.set()
         pond.sql("ALTER SYSTEM SET table_timeout = 50")

@@ -98,7 +98,7 @@ def test_late_rows_and_queries_in_quarantine(inline_pond: Any) -> None:
     found = pond.drain()
     assert (found.rows, found.streams[0].late, found.streams[0].total_rows) == (3, 2, 4)
     number = pond.query("q").id
-    pond._core.catalog_log.record({"do": "set_status", "id": number, "status": "quarantined", "reason": "it broke"})
+    pond._core.catalogs.log.record({"do": "set_status", "id": number, "status": "quarantined", "reason": "it broke"})
     assert pond.drain().problems == ["q: quarantined: it broke"]
     assert pond.drain().problems == []  # said once
 

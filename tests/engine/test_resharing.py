@@ -128,7 +128,7 @@ def test_a_crash_between_copy_and_event(folder: Path, monkeypatch: pytest.Monkey
 
         pond.ingest("s", {"ts": [START + dt.timedelta(seconds=70)], "a": [0], "v": [1.0]})
         with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-            patch.setattr(pond._core.catalog_log, "record", killed)
+            patch.setattr(pond._core.catalogs.log, "record", killed)
             pond.step()
     with millpond.open(folder / "pond", executor="inline") as pond:
         pond.drain()

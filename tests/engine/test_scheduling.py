@@ -20,8 +20,10 @@ def run(policy: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[int], list[A
     """Rows that wait after each epoch of a burst, and the answers of the last stage."""
     with quick_folder() as folder, millpond.open(folder / "p", executor="inline", rows_per_epoch=60) as pond:
         core = pond._core
-        learn = core.stages.learn
-        monkeypatch.setattr(core.stages, "learn", lambda s, rows, _, given: learn(s, rows, rows * 1e-6, given))
+        learn = core.controllers.stages.learn
+        monkeypatch.setattr(
+            core.controllers.stages, "learn", lambda s, rows, _, given: learn(s, rows, rows * 1e-6, given)
+        )
         pond.sql(f"ALTER SYSTEM SET scheduling = '{policy}'")
         pond.sql("""
             CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts');

@@ -99,7 +99,7 @@ def test_summaries_have_a_retention_of_their_own(tmp_path: Path) -> None:
 def test_a_summary_by_size(tmp_path: Path) -> None:
     with make(tmp_path / "p", f"plain + {HOURLY} keep 20 KB") as pond:
         feed(pond, 0, 14)
-        settled = [s for s in pond._core.summaries.segments if s.path.startswith("x")]
+        settled = [s for s in pond._core.storage.summaries.segments if s.path.startswith("x")]
         assert settled and sum(s.size for s in settled) <= 20_000
         assert min(d for d, _ in counted(pond)) > 0
 
@@ -115,25 +115,25 @@ def test_added_and_removed_on_a_live_stream(tmp_path: Path) -> None:
             return set_summaries(facts, Ids(facts), stream, parse_design(design).summaries)
 
         event = declared(f"plain + {HOURLY}")
-        core.catalog_log.record(event)
+        core.catalogs.log.record(event)
         feed(pond, 3, 5, upkeep=False)
-        there = {s.path for s in core.summaries.segments}
+        there = {s.path for s in core.storage.summaries.segments}
         assert len(there) == 2, "those that came since, by the epochs"
         assert counted(pond) == expected(0, 4)
         pond.maintain()
-        assert len(core.summaries.segments) == 5, "those before, by upkeep"
+        assert len(core.storage.summaries.segments) == 5, "those before, by upkeep"
         assert counted(pond) == expected(0, 4)
         # The same again changes nothing, another retention is only that.
-        core.catalog_log.record(declared(f"plain + {HOURLY} keep 9d"))
+        core.catalogs.log.record(declared(f"plain + {HOURLY} keep 9d"))
         [summary] = core.catalog.summaries_of(stream.id)
         assert (
             summary.id == json.loads(json.dumps(event))["summaries"][0]["id"]
             and summary.retention == 9 * 86_400 * 10**6
         )
-        core.catalog_log.record(declared("plain"))
+        core.catalogs.log.record(declared("plain"))
         assert not core.catalog.synopses
         pond.maintain()
-        assert not core.summaries.segments
+        assert not core.storage.summaries.segments
         assert counted(pond) == expected(0, 4)
 
 
@@ -166,7 +166,7 @@ def test_between_two_commits_no_row_counts_twice(tmp_path: Path, monkeypatch: py
         with pytest.raises(OSError, match="stopped"):
             expire(core.archives, core.streams[stream.id])
         first = min(archive.segments, key=lambda s: s.low).path
-        names = {s.path for s in core.summaries.segments}
+        names = {s.path for s in core.storage.summaries.segments}
         assert settled_name(summary.id, first) in names and live_name(summary.id, first) not in names
         assert counted(pond) == expected(0, 3)
         monkeypatch.undo()
@@ -200,7 +200,7 @@ def test_dropped_with_its_stream(tmp_path: Path) -> None:
         pond.sql("DROP STREAM flight")
         assert not pond._core.catalog.summaries and not pond._core.catalog.synopses
         pond.maintain()
-        assert not pond._core.summaries.segments
+        assert not pond._core.storage.summaries.segments
 
 
 @pytest.mark.parametrize(

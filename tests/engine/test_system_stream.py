@@ -108,7 +108,7 @@ def test_an_epoch_is_counted_once_whatever_happens(folder: Path, monkeypatch: py
             patch.setattr("millpond.manifests.epochs.write_published", killed)
             pond.step()
     with millpond.open(folder, executor="inline", statistics=True) as pond:  # which repeats the epoch
-        pond._core.reporter.forget()
+        pond._core.telemetry.reporter.forget()
     with millpond.open(folder, executor="inline") as pond:
         put(pond, 2, 4)  # statistics are off now, for this opening
         pond.drain()

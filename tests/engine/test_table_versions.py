@@ -85,7 +85,7 @@ def test_an_epoch_sees_what_its_manifest_names(tmp_path: Path) -> None:
         # From the next instant that is reported on the new rows hold, and what is in the windows changes with them.
         pond.ingest("s", [row(9, "b"), row(20, "b")])
         pond.drain()
-        assert read_json(manifest_path(pond.path, core.last_manifest))["tables"] == {"2": 2}
+        assert read_json(manifest_path(pond.path, core.epochs.last_manifest))["tables"] == {"2": 2}
         after = [
             (str(r[0])[17:19], *r[1:4]) for r in pond.sql("SELECT * FROM q ALL REVISIONS").rows() if r not in before
         ]

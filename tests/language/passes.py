@@ -54,6 +54,7 @@ from millpond.types import (
     TableDefinition,
     WindowQuery,
 )
+from millpond.types.relation_queries import Dealing, DealtBy
 
 CASES = Path(__file__).with_name("cases")
 
@@ -166,8 +167,13 @@ class _Bound:
         return self.items.inputs
 
 
+def _dealt(deal: Dealing) -> str:
+    return deal.column if isinstance(deal, DealtBy) else "copies" if deal.copied else "-"
+
+
 def _ref(ref: RelationRef) -> str:
-    return f"{ref.alias}: {ref.kind} {ref.name}({', '.join(c.name for c in ref.columns)})"
+    kind = type(ref).__name__.removesuffix("Input").lower()
+    return f"{ref.alias}: {kind} {ref.name}({', '.join(c.name for c in ref.columns)})"
 
 
 # -- passes ---------------------------------------------------------------------------------------------------
@@ -356,7 +362,7 @@ def _spreading(text: str) -> str:
     parts = [f"by {each}" if each is not None else "a table" for each in join.spread]
     kinds = {each.type for each in join.spread if each is not None}
     shown = [", ".join(parts) + f" ({', '.join(sorted(kinds))})"] if parts else ["together"]
-    shown += [f"deal {', '.join(each or '-' for each in join.deal)}"] if join.deal else []
+    shown += [f"deal {', '.join(map(_dealt, join.deal))}"] if join.deal else []
     shown += [f"hashes {', '.join(map(str, each))}" for each in join.hashes]
     return " | ".join(shown)
 

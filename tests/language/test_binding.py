@@ -296,11 +296,11 @@ def test_relations(adhoc):
            WHERE m > (SELECT avg(m) FROM best) AND b.sensor IN (SELECT sensor FROM late(reading)) ORDER BY nth"""
     )
     assert isinstance(query, TableQuery)
-    assert [(r.alias, r.kind, r.name) for r in sorted(query.relations, key=lambda r: r.alias)] == [
-        (f"r{i}", *rest) for i, rest in enumerate((r.kind, r.name) for r in query.relations)
+    assert [(r.alias, type(r).__name__, r.name) for r in sorted(query.relations, key=lambda r: r.alias)] == [
+        (f"r{i}", *rest) for i, rest in enumerate((type(r).__name__, r.name) for r in query.relations)
     ]
-    assert {(r.kind, r.name) for r in query.relations} == {
-        ("query", "slow"), ("table", "sensors"), ("revisions", "slow"), ("late", "reading"),
+    assert {(type(r).__name__, r.name) for r in query.relations} == {
+        ("AnswersInput", "slow"), ("TableInput", "sensors"), ("RevisionsInput", "slow"), ("LateInput", "reading"),
     }  # fmt: skip
     assert query.columns == (
         Column("sensor", "VARCHAR"),

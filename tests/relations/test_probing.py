@@ -265,5 +265,5 @@ def test_what_is_read_is_what_the_conditions_admit(tmp_path: Path) -> None:
         assert any(line.startswith("files that hold them: 7 of") for line in lines)
         pond.drain(final=True)
         assert [a for _, a, _ in pond.sql("SELECT * FROM q").rows()] == [55, 0, 5]
-        state = pond._core.state.segments
+        state = pond._core.storage.state.segments
         assert sum(s.rows for s in state) < 10, "the past is not kept again"

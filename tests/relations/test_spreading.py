@@ -13,7 +13,7 @@ import millpond
 from millpond.operators.relational import skew
 from millpond.relations import runs
 from millpond.types import Joined
-from millpond.types.relation_queries import are_together
+from millpond.types.relation_queries import Copied, are_together
 from tests.relations.setting import bound, stream
 
 L, R, Q = (
@@ -49,7 +49,7 @@ def test_what_may_be_spread(sql: str, spread: tuple[str, ...] | str) -> None:
     relation = bound(sql, L, R, Q)
     assert isinstance(relation.plan, Joined) and relation.joined is not None
     if spread == "together":  # in one shard, until the rows of one input are dealt
-        assert all(map(are_together, relation.joined.spread)) and "copies" in relation.joined.deal
+        assert all(map(are_together, relation.joined.spread)) and Copied() in relation.joined.deal
     else:
         assert tuple(map(str, relation.joined.spread)) == spread
 

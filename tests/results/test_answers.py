@@ -62,11 +62,11 @@ def test_compaction_and_restart_change_nothing(
     pond.drain()
     feed(pond, 24, 35)
     both = [pond.sql(f"SELECT * FROM {q} ALL REVISIONS").rows() for q in "qp"]
-    files = len(pond._core.results.segments)
+    files = len(pond._core.storage.results.segments)
     for _ in range(4):
         pond.maintain()
         assert [pond.sql(f"SELECT * FROM {q} ALL REVISIONS").rows() for q in "qp"] == both
-    assert len(pond._core.results.segments) < files
+    assert len(pond._core.storage.results.segments) < files
     pond.close()
     again = inline_pond(compact_files=3)
     assert [again.sql(f"SELECT * FROM {q} ALL REVISIONS").rows() for q in "qp"] == both
@@ -102,6 +102,6 @@ def test_retention_and_expiry_keep_answers(inline_pond: Factory, monkeypatch: py
     core = pond._core
     runtime = next(iter(core.streams.values()))
     assert pond.sql("SELECT min(v) FROM s").rows()[0][0] >= 400
-    for table in (core.state, core.results, runtime.archive):
+    for table in (core.storage.state, core.storage.results, runtime.archive):
         assert len(table.segments) <= 12, table.folder
         assert table.orphans() == []

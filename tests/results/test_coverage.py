@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.operators.windowed.coverage import with_coverage
+from millpond.types import DAY, TimeWindow
 
 Factory = Callable[..., Any]
 BASE = dt.datetime(2026, 1, 1)
@@ -175,7 +176,7 @@ def test_definition(starts: list[int], width: int, removed: int | None) -> None:
             "window_end": pa.array([s + width for s in starts], pa.int64()).cast(kind),
         }
     )
-    found = with_coverage(table, removed)["covered_from"].cast(pa.int64()).to_pylist()
+    found = with_coverage(table, removed, TimeWindow(DAY, DAY))["covered_from"].cast(pa.int64()).to_pylist()
     for start, value in zip(starts, found, strict=True):
         lacking = [t for t in range(start, start + width) if removed is not None and t < removed]
         assert value == (lacking[-1] + 1 if lacking else None)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import operator as op
-import random
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ import pytest
 from millpond.answers.row_queries.pairing import (
     Index,
     Shared,
-    join_many,
     mirrored,
     probe_composite,
     probe_separately,
@@ -57,24 +55,6 @@ def test_composite_equals_separate_and_nested_loops(own: str, other: str | None)
         structs, rows = probe(values, own, stored, shared)  # type: ignore[arg-type]  # random values of one kind
         assert structs.tolist() == [i for i, _ in wanted]
         assert sorted(zip(structs.tolist(), rows.tolist(), strict=True)) == wanted
-
-
-def test_many_queries_and_many_tuples_at_once() -> None:
-    rng = random.Random(3)
-    tuples = np.array([rng.randrange(20) for _ in range(15)])
-    queries = np.array([rng.randrange(-5, 6) for _ in range(12)])
-    b = np.array([rng.randrange(20) for _ in range(60)])
-    for own, holds in HOLDS.items():
-        q, t, s = join_many(tuples, queries, own, Index.of(own, b), Shared(Index.of(">", b), ">", 3))  # type: ignore[arg-type]  # operators by name
-        wanted = [
-            (i, j, k)
-            for i, c in enumerate(queries)
-            for j, v in enumerate(tuples)
-            for k, stored in enumerate(b)
-            if holds(v, stored + c) and stored > 3
-        ]
-        assert sorted(zip(q.tolist(), t.tolist(), s.tolist(), strict=True)) == wanted
-    assert [len(x) for x in join_many(tuples[:0], queries, "=", Index.of("=", b), None)] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("operator", HOLDS)

@@ -512,12 +512,12 @@ def test_a_scan_that_is_under_way_leaves_out_more_when_load_grows(
     for number in range(6):
         pond.ingest("s", batch([(1000 * number + n, 1.0, "a") for n in range(1000)]))
         pond.drain()
-    choose = pond._core.load.choose
+    choose = pond._core.controllers.load.choose
 
     def chosen(most: float) -> Choice:
         return replace(choose(most), drop=next(drops), reason="told so")
 
-    monkeypatch.setattr(pond._core.load, "choose", chosen)
+    monkeypatch.setattr(pond._core.controllers.load, "choose", chosen)
     each = (0.0, 0.0, 0.0, 0.0, 0.5, 0.9, 0.2)  # when it begins, and for each of six files
     drops = iter(each)
     rows = pond.sql("SELECT v, k FROM s REDUCE load()").to_arrow()

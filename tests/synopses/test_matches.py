@@ -14,7 +14,7 @@ from millpond.synopses.blocks import BLOCK_ROWS, Block
 from millpond.synopses.predicate_index import grid, match_plans
 from millpond.synopses.predicate_index import matches as matches_module
 from millpond.synopses.predicate_index.boxes import BoxTable
-from millpond.synopses.predicate_index.matches import match_block, match_rate, rows_of
+from millpond.synopses.predicate_index.matches import match_block, rows_of
 from millpond.types import Interval
 from tests.quick import plain_duckdb
 from tests.synopses.blocks_data import CONDITIONS, condition, naive, numbers, tables
@@ -50,7 +50,6 @@ def test_every_way_equals_the_naive_one(path: str, rows: pa.Table, conditions: l
     for block in Block.build(rows, "ts"):
         matches = match_block(block, boxes, explicit_budget=1e9)
         assert matches.queries.tolist() == sorted(boxes.queries())
-        ids, rates = match_rate(block, boxes, matches)
         low = data.draw(st.integers(0, len(block)))
         high = data.draw(st.integers(low, len(block)))
         for n, c in enumerate(conditions):
@@ -58,7 +57,6 @@ def test_every_way_equals_the_naive_one(path: str, rows: pa.Table, conditions: l
             found = matches.rows(10 - n)
             assert found is not None and found.tolist() == expected
             assert matches.count(10 - n) == len(expected)
-            assert rates[ids.tolist().index(10 - n)] == pytest.approx(len(expected) / len(block))
             assert rows_of(block, c).tolist() == expected
             assert rows_of(block, boxes.boxes(10 - n), low, high).tolist() == naive(block.rows, c, low, high)
         assert matches.total == sum(len(naive(block.rows, c)) for c in conditions)
@@ -124,8 +122,6 @@ def test_the_budget_keeps_the_narrowest() -> None:
     assert kept == list(range(len(kept))) and 10 < len(kept) < 30
     assert matches.nbytes < 2 * 10_000 * 1.2 + 16 * len(kept)
     assert matches.rows(99) is None and matches.count(99) is None
-    ids, rates = match_rate(block, boxes, matches)
-    assert ids.tolist() == list(range(100)) and rates[99] == 1.0 and rates[9] == pytest.approx(0.1, rel=0.1)
     assert match_block(block, boxes, explicit_budget=0.0).total == 0
 
 
@@ -151,7 +147,6 @@ def test_rare_attributes_stay_factored(monkeypatch: pytest.MonkeyPatch) -> None:
         boxes.add(query, ((Interval(f'"{column}"', "integer", 3, 3),),))
     matches = match_block(block, boxes)
     assert matches.queries.tolist() == [0, 1, 2, 3]
-    assert np.isinf(match_rate(block, boxes)[1][4])
     assert rows_of(block, boxes.boxes(4)).tolist() == np.flatnonzero(block.rows["c"].to_numpy() == 3).tolist()
 
 
@@ -163,7 +158,6 @@ def test_nothing_to_match() -> None:
     empty = Block(rows.slice(0, 0), "ts")
     assert match_block(empty, boxes).rows(1).tolist() == []  # type: ignore[union-attr]  # it is there, or the test fails
     assert rows_of(empty, ((),)).tolist() == []
-    assert match_rate(empty, boxes)[1].tolist() == [0.0]
 
 
 def test_the_stored_and_the_arriving_tuples_of_figure_2_and_3() -> None:

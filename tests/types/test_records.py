@@ -29,24 +29,41 @@ from millpond.relations import Rows
 from millpond.types import (
     Aggregate,
     Call,
+    ConstantInput,
     Expression,
     JoinPlan,
     Key,
+    KindWindow,
     LatestRowsWindow,
     Output,
     QueryDefinition,
     RangeWindow,
     RelationWindow,
+    RowWindow,
+    SpanWindow,
     TumblingWindow,
     UnboundedWindow,
     Variant,
+    Window,
     WindowQuery,
     from_json,
     to_json,
     union_from_json,
 )
 from millpond.types.json_records import TAG, Written
-from millpond.types.relation_queries import EVERYWHERE, are_together
+from millpond.types.relation_queries import (
+    EVERYWHERE,
+    AnswersInput,
+    Copied,
+    DeadInput,
+    DealtBy,
+    FinalInput,
+    LateInput,
+    NotDealt,
+    RevisionsInput,
+    TableInput,
+    are_together,
+)
 
 #: What is called with a class that is read back.
 READERS = ("from_json", "read_record")
@@ -190,6 +207,21 @@ def test_windows_of_relations_that_said_their_kind_by_a_text_are_read() -> None:
     assert read(kind="unbounded") == UnboundedWindow()
 
 
+def test_windows_with_ends_that_said_their_kind_by_their_fields_are_read() -> None:
+    old = {"range": 1, "slide": 1, "origin": 0, "attribute": "ts", "landmark": None}
+    assert union_from_json(Window, {**old, "kind": "mine@1"}) == KindWindow("mine@1")
+    assert union_from_json(RowWindow, {"rows": None, "range": 7, "slide": 2, "partition": []}) == SpanWindow(7, 2)
+
+
+def test_inputs_that_said_their_kind_by_a_text_are_read() -> None:
+    def read(kind: str) -> Any:
+        return union_from_json(ConstantInput, {"alias": "r0", "kind": kind, "name": "n", "columns": []})
+
+    kinds = {"table": TableInput, "query": AnswersInput, "revisions": RevisionsInput, "final": FinalInput}
+    for word, kind in {**kinds, "late": LateInput, "dead": DeadInput}.items():
+        assert read(word) == kind("r0", "n", ())
+
+
 def test_types_that_stood_beside_expressions_are_read() -> None:
     key = from_json(Key, {"name": "k0", "expression": ["k"], "type": "INTEGER"})
     assert (key, key.type) == (Key("k0", Expression.column_of("k")), "INTEGER")
@@ -206,13 +238,14 @@ def test_joins_whose_places_were_sql_are_read() -> None:
     join = from_json(
         JoinPlan,
         {"kind": "inner", "items": ["r0", "r1"], "sources": ["a", "b"], "equalities": [sides], "on": None,
-         "where": None, "select": "*", "spread": spread, "hashes": [spread]},
+         "where": None, "select": "*", "spread": spread, "hashes": [spread], "deal": ['"a"', "copies", ""]},
     )  # fmt: skip
     (equality,) = join.equalities
     assert (equality.side(0).column, equality.side(1).column, equality.side(1).columns) == ("k", None, ("k",))
     assert [each and each.columns for each in join.spread] == [("k",), None] and join.hashes == (join.spread,)
-    assert not any(map(are_together, join.spread))
+    assert not any(map(are_together, join.spread)) and join.deal == (DealtBy('"a"'), Copied(), NotDealt())
     rows = to_json(Rows(1, "ts", ("k",)))
     kept = {"owner": "x", "spec": rows, "first_epoch": 1, "home": -1, "spread": "'together a, b'", "deal": "copies"}
+    assert from_json(Store, kept).deal == Copied() and from_json(Store, {**kept, "deal": ""}).deal == NotDealt()
     assert are_together(from_json(Store, kept).spread) and from_json(Store, {**kept, "spread": ""}).spread is None
     assert from_json(Store, {**kept, "spread": "'everywhere'"}).spread == EVERYWHERE

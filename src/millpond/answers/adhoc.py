@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
+from typing import TypeVar, assert_never
 
 import numpy as np
 import pyarrow as pa
@@ -31,8 +31,11 @@ from millpond.synopses.pane_partials import over_all_time, panes_spec
 from millpond.types import (
     Aggregation,
     Column,
+    GroupScan,
     RowScan,
+    RowWindowQuery,
     ScanQuery,
+    SessionQuery,
     StreamDefinition,
     StreamQuery,
     WindowedQuery,
@@ -57,11 +60,14 @@ def select_stream(core: Core, query: WindowedQuery | ScanQuery) -> pa.Table:
         progress = progress_of(core.catalog, Union(stream.id, query.feeds), published.progress)
         states = [published.progress.get(str(f.stream), StreamProgress()) for f in query.feeds]
         progress = replace(progress, high=now(states))
-    make = (
-        partial(_retained, core, stream, query)
-        if isinstance(query, ScanQuery)
-        else partial(_windows, core, stream, query, progress)
-    )
+    make: Callable[[Scan], pa.Table]
+    match query:
+        case GroupScan() | RowScan():
+            make = partial(_retained, core, stream, query)
+        case WindowQuery() | RowWindowQuery() | SessionQuery():
+            make = partial(_windows, core, stream, query, progress)
+        case _:
+            assert_never(query)
     return answered(core, stream, query, scan_for(query, progress.high), make)
 
 
@@ -69,7 +75,7 @@ def _retained(core: Core, stream: StreamDefinition, query: ScanQuery, scan: Scan
     """Groups over all rows that are retained, or the rows themselves."""
     # As row queries see it: whether upkeep has removed the files yet makes no difference.
     published = core.published
-    streams = streams_read(core, query, stream)
+    streams = streams_read(core.catalog, query, stream)
     latest = now_of(published, [streams]) if query.feeds else None
     # The streams of a union have event times of their own.
     first, beyond = (None, None) if query.feeds else event_times(query.where, stream.options.time)

@@ -8,6 +8,7 @@ import pyarrow as pa
 from millpond.answers.relation_answers import INPUT_ROWS, answered, in_order, inputs_of, outputs_of, relation_at, told
 from millpond.answers.row_queries.moments import now_of
 from millpond.answers.table_selects import relation_of
+from millpond.catalog import Catalog
 from millpond.engine.core import Core
 from millpond.manifests.records import Published
 from millpond.operators.registry import relations_over
@@ -30,7 +31,7 @@ def select_relational(core: Core, query: RelationalQuery) -> pa.Table:
 
 def _select(core: Core, query: RelationalQuery) -> pa.Table:
     published = core.published
-    now = now_of(published, inputs_of(core, query))
+    now = now_of(published, inputs_of(core.catalog, query))
     outputs = [Column(o.name, o.type) for o in query.select]
     reader = InputReader(core.archives, query, published, most=INPUT_ROWS)
 
@@ -44,7 +45,7 @@ def _select(core: Core, query: RelationalQuery) -> pa.Table:
         return told(query_table(connection(), sql, f=found), reader.scans)
 
     def changes() -> pa.Table | None:
-        bounds = _bounds(core, published, query)
+        bounds = _bounds(core.catalog, published, query)
         found = relations_over(query).past_changes(reader, query, now, bounds, tables)
         if found is None:
             return None
@@ -57,11 +58,11 @@ def _select(core: Core, query: RelationalQuery) -> pa.Table:
     return told(table.drop_columns(["revision", "op"]), reader.scans)
 
 
-def _bounds(core: Core, published: Published, query: RelationalQuery) -> list[int]:
+def _bounds(catalog: Catalog, published: Published, query: RelationalQuery) -> list[int]:
     """How far inputs are, each by itself; an idle one is as far as the others."""
     found = []
     for item in query.inputs:
-        streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
+        streams = catalog.streams_named(item.names)
         states = [published.progress.get(str(s.id), StreamProgress()) for s in streams]
         awake = [s.bound for s in states if not s.idle]
         found.append((min(awake) if awake else max(s.bound for s in states), not awake))

@@ -19,6 +19,7 @@ from millpond.archive.planning.scan_tasks import ScanPlan, ScanTask
 from millpond.archive.planning.scans import Scan, settle
 from millpond.archive.reading.counters import SCAN, counted_parcel, take_counters
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
+from millpond.catalog import Catalog
 from millpond.catalog.unions import Union, entering
 from millpond.engine.core import Core
 from millpond.manifests.query_progress import QueryProgress
@@ -31,7 +32,6 @@ from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_ordered, query_table, spec_of
 from millpond.synopses.finish import empty_answers
-from millpond.synopses.pane_partials import by_interval
 from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables.chunks import Payload, pack, unpack
@@ -91,9 +91,9 @@ class Ends:
     high: int = NEVER
 
 
-def streams_read(core: Core, query: StreamQuery, stream: StreamDefinition) -> list[StreamDefinition]:
+def streams_read(catalog: Catalog, query: StreamQuery, stream: StreamDefinition) -> list[StreamDefinition]:
     """The streams of a query's union, or its only one."""
-    return [core.catalog.streams[f.stream] for f in query.feeds] or [stream]
+    return [catalog.streams[f.stream] for f in query.feeds] or [stream]
 
 
 def grouped(core: Core, asked: Asked[WindowedQuery], ends: Ends, scan: Scan) -> tuple[pa.Table | None, int | None]:
@@ -104,9 +104,9 @@ def grouped(core: Core, asked: Asked[WindowedQuery], ends: Ends, scan: Scan) -> 
     Returns: the answers, and the event time below which retention had removed rows (None: it had not).
     """
     query, stream = seen_by(core.tables, core.catalog, core.now(), asked.query), asked.stream
-    streams = streams_read(core, query, stream)
+    streams = streams_read(core.catalog, query, stream)
     ranges = asked.ranges(streams)
-    spec = by_interval(spec_of(query, stream))
+    spec = spec_of(query, stream).by_interval()
     shards = core.settings.shards if spec.spread else 1
     scan.sums = None if ends.last else sums_of(query, stream, asked.strict)
     with core.pinned():
@@ -135,7 +135,7 @@ def _run(
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     settle(scan, [report for report, _ in outcomes])
     if scan.reduced:
-        core.load.scanned(scan.counters.bytes, time.perf_counter() - started)
+        core.controllers.load.scanned(scan.counters.bytes, time.perf_counter() - started)
     return outcomes
 
 
@@ -185,7 +185,7 @@ def plain_rows(core: Core, asked: Asked[RowScan], scan: Scan) -> pa.Table:
         scan: as of `grouped`.
     """
     query = asked.query
-    streams = streams_read(core, query, asked.stream)
+    streams = streams_read(core.catalog, query, asked.stream)
     with core.pinned():
         plan = plan_scan(core.archives, streams, asked.ranges(streams), scan)
         if plan.rows > ANSWER_ROWS and query.where is None and query.limit is None and not query.distinct:

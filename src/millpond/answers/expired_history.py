@@ -12,28 +12,28 @@ import pyarrow as pa
 
 from millpond.answers.fidelity import note_of
 from millpond.answers.row_queries.hot import retained_from
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.sections import between_floors, sections
 from millpond.archive.retention import floors_of
 from millpond.archive.summed.serving import Sums, reaches, served
-from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.synopses import spec_of
-from millpond.types import Edge, RowQuery, ScanQuery, StreamDefinition, WindowedQuery
+from millpond.types import RowQuery, ScanQuery, StreamDefinition, WindowedQuery
 from millpond.types.instants import moment
 
 
-def gone_before(core: Core, stream: StreamDefinition) -> int:
+def gone_before(archives: Archives, stream: StreamDefinition) -> int:
     """The event time before which retention has taken rows of a stream (microseconds); NEVER: it has taken none."""
-    segments, removed = core.streams[stream.id].archive.snapshot
-    retained = retained_from(stream, core.published)
+    segments, removed = archives.streams[stream.id].archive.snapshot
+    retained = retained_from(stream, archives.published)
     hidden = retained if retained > NEVER and any(s.low < retained for s in segments) else NEVER
     return max(NEVER if removed is None else removed, hidden)
 
 
 def check_reach(
-    core: Core,
+    archives: Archives,
     streams: Sequence[StreamDefinition],
     begin: int | None,
     end: int | None,
@@ -47,22 +47,22 @@ def check_reach(
         files: rows are seen as long as their files are there (windows), and not just as long as retention says.
     Raises: QueryError, which says what there is instead.
     """
-    if end is None or not streams or not all(_nothing_left(core, s, begin, end, reduced, files) for s in streams):
+    if end is None or not streams or not all(_nothing_left(archives, s, begin, end, reduced, files) for s in streams):
         return
     stretch = f"up to {moment(end)}" if begin is None else f"from {moment(begin)} to {moment(end)}"
     left = (
-        f"of stream '{s.name}' no row {stretch} is left; there are {_what_is_left(core, s, files)}" for s in streams
+        f"of stream '{s.name}' no row {stretch} is left; there are {_what_is_left(archives, s, files)}" for s in streams
     )
     raise QueryError("; ".join(left))
 
 
 def _nothing_left(
-    core: Core, stream: StreamDefinition, begin: int | None, end: int, reduced: bool, files: bool
+    archives: Archives, stream: StreamDefinition, begin: int | None, end: int, reduced: bool, files: bool
 ) -> bool:
-    segments, removed = core.streams[stream.id].archive.snapshot
-    retained = retained_from(stream, core.published)
+    segments, removed = archives.streams[stream.id].archive.snapshot
+    retained = retained_from(stream, archives.published)
     seen = NEVER if files else retained
-    if end >= ((NEVER if removed is None else removed) if files else gone_before(core, stream)):
+    if end >= ((NEVER if removed is None else removed) if files else gone_before(archives, stream)):
         return False
     low = max(seen, NEVER if begin is None else begin)
     if low <= end and any(s.low <= end and s.high >= low for s in segments):
@@ -70,13 +70,15 @@ def _nothing_left(
     if not reduced:
         return True
     floors = floors_of(stream, retained)
-    with core.pinned():
-        return not any(sections(core.storage, stream, r, floors) for r in between_floors(floors, Range(begin, end + 1)))
+    with archives.pinned():
+        return not any(
+            sections(archives.storage, stream, r, floors) for r in between_floors(floors, Range(begin, end + 1))
+        )
 
 
-def _what_is_left(core: Core, stream: StreamDefinition, files: bool) -> str:
-    runtime = core.streams[stream.id]
-    retained = NEVER if files else retained_from(stream, core.published)
+def _what_is_left(archives: Archives, stream: StreamDefinition, files: bool) -> str:
+    runtime = archives.streams[stream.id]
+    retained = NEVER if files else retained_from(stream, archives.published)
     lows = [max(s.low, retained) for s in runtime.archive.segments if s.high >= retained]
     found = [f"rows from {moment(min(lows))} on" if lows else "no rows"]
     before = min(lows, default=None)
@@ -88,41 +90,38 @@ def _what_is_left(core: Core, stream: StreamDefinition, files: bool) -> str:
                 f"copies with {drop * 100:.4g} % dropped from {moment(min(s.low for s in older))} on"
                 f" (REDUCE sample({drop!r}))"
             )
-    for summary in core.catalog.summaries_of(stream.id):
-        since = reaches(core.storage, summary)
+    for summary in archives.catalog.summaries_of(stream.id):
+        since = reaches(archives.storage, summary)
         found.append(f"summary({summary.query})" + ("" if since is None else f" from {moment(since)} on"))
     return ", ".join(found)
 
 
-def gone_note(core: Core, asked: WindowedQuery | ScanQuery | RowQuery) -> str:
+def gone_note(archives: Archives, asked: WindowedQuery | ScanQuery | RowQuery) -> str:
     """What is to be said with an ad hoc answer over a past of which rows are gone; '' if none are."""
-    query = asked.query if isinstance(asked, RowQuery) else asked
-    sides = [(query.stream, Edge())]
-    if isinstance(asked, RowQuery):
-        sides = [(s.stream, s.span.begin) for s in asked.sides]
-    notes = []
-    for name, begin in sides:
-        stream = core.catalog.stream(name)
+    query, notes = asked.scan, []
+    for name, begin in asked.begins:
+        stream = archives.catalog.stream(name)
         if query.reduce is not None or query.feeds or stream is None:
             continue
-        gone = gone_before(core, stream)
+        gone = gone_before(archives, stream)
         if gone > NEVER and (begin.kind == "open" or (begin.kind == "constant" and begin.value < gone)):
-            notes.append(_of_stream(core, stream, query))
+            notes.append(_of_stream(archives, stream, query))
     return "; ".join(n for n in notes if n)
 
 
-def said_with(core: Core, table: pa.Table, asked: WindowedQuery | ScanQuery | RowQuery) -> str:
+def said_with(archives: Archives, table: pa.Table, asked: WindowedQuery | ScanQuery | RowQuery) -> str:
     """All that is to be said with an ad hoc answer: how it was reduced, and what is gone."""
-    return "; ".join(n for n in (note_of(table), gone_note(core, asked)) if n)
+    return "; ".join(n for n in (note_of(table), gone_note(archives, asked)) if n)
 
 
-def _of_stream(core: Core, stream: StreamDefinition, query: WindowedQuery | ScanQuery) -> str:
-    segments = core.streams[stream.id].archive.segments
-    if isinstance(query, ScanQuery):
-        first = max(min((s.low for s in segments), default=NEVER), retained_from(stream, core.published))
+def _of_stream(archives: Archives, stream: StreamDefinition, query: WindowedQuery | ScanQuery) -> str:
+    segments = archives.streams[stream.id].archive.segments
+    if query.as_retained:
+        first = max(min((s.low for s in segments), default=NEVER), retained_from(stream, archives.published))
         return f"rows of {stream.name} before {moment(first)} are gone" if first > NEVER else ""
-    with core.pinned():
-        found = served(core.archives, stream, Sums(spec_of(query, stream), (query,)), Range(), make=False)
+    assert not isinstance(query, ScanQuery)  # windows see rows whose files are there
+    with archives.pinned():
+        found = served(archives, stream, Sums(spec_of(query, stream), (query,)), Range(), make=False)
     since = "" if not segments else f" before {moment(min(s.low for s in segments))}"
     if found is None or not found.settled:
         return f"rows of {stream.name}{since} are gone; covered_from marks windows that lack some"

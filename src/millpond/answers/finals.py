@@ -92,7 +92,7 @@ def spans(core: Core, standing: Standing, after: int, until: int) -> Iterator[in
     """The windows with after < end <= until cut into spans of at most about `AT_ONCE` answers; the last end of each."""
     ends: list[tuple[int, int]] = []
     with core.pinned():
-        for segment in core.results.segments:
+        for segment in core.storage.results.segments:
             path = os.path.join(results_folder(core.path), segment.path)
             if segment.high > after and segment.low <= until:
                 ends += [(segment.high, rows) for _, _, rows in read_heads(path, query_owner(standing.id))]

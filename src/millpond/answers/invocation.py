@@ -128,8 +128,10 @@ class _Asked:
                     found = found.filter(pc.greater_equal(ends, since))
                 ends_sql = ", ".join(c.name for c in query.time_columns)
             case OneWindow(start, low, over):
-                streams = streams_read(core, query, self.stream)
-                check_reach(core, streams, None if start <= BEGINNING else low, before - 1, scan.reduced, files=True)
+                streams = streams_read(core.catalog, query, self.stream)
+                check_reach(
+                    core.archives, streams, None if start <= BEGINNING else low, before - 1, scan.reduced, files=True
+                )
                 asked = Asked(self.stream, over, Range(low, before, self.epoch), strict=False)
                 found, removed = whole(core, asked, scan)
                 ends_sql = f"{moment_sql(start)} AS window_start, make_timestamp({now}) AS window_end"

@@ -11,7 +11,7 @@ import pyarrow as pa
 from millpond.answers.expired_history import check_reach
 from millpond.answers.row_queries.moments import Inputs, now_of, progress_of, record_of
 from millpond.archive.planning.scans import Scan, described
-from millpond.catalog import Standing
+from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Published
@@ -50,18 +50,18 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
             ('timestamp', t): τ is t, with all that is known today. ('epoch', n): NOW when epoch n was published.
     """
     query = standing.relational
-    inputs = inputs_of(core, query)
-    now, published = _moment(core, inputs, as_of)
+    inputs = inputs_of(core.catalog, query)
+    now, published = _moment(core.path, core.published, inputs, as_of)
     columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select), Column("final", "BOOLEAN")]
     if now is None:
         return empty_answers(connection(), columns)
     for item in query.inputs:
-        streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
+        streams = core.catalog.streams_named(item.names)
         begin = relations_over(query).reach(query, item, now)
-        check_reach(core, streams, begin, now, item.reduce is not None, files=True)
+        check_reach(core.archives, streams, begin, now, item.reduce is not None, files=True)
     reader = InputReader(core.archives, query, published, most=INPUT_ROWS, live_from=standing.first_epoch)
     final = "true" if progress_of(core.published, inputs) > now else "false"
-    versions = _versions(core, standing, published, now)
+    versions = _versions(core.published, standing, published, now)
     found = relation_at(reader, query, now, partial(_tables, core, query, versions))
     sql = f'SELECT make_timestamp(_at) AS "at", {outputs_of(query)}, {final} AS final FROM f{in_order(query)}'
     return told(query_table(connection(), sql, f=found), reader.scans)
@@ -83,8 +83,8 @@ def relation_moment(
     core: Core, published: Published, standing: Standing, as_of: AsOf
 ) -> tuple[int, int, int | None, int | None, bool]:
     """now, progress, begin, end, final of an invocation, as an `Answer` has them."""
-    inputs = inputs_of(core, standing.relational)
-    now, _ = _moment(core, inputs, as_of)
+    inputs = inputs_of(core.catalog, standing.relational)
+    now, _ = _moment(core.path, core.published, inputs, as_of)
     progress = progress_of(published, inputs)
     return (NEVER if now is None else now), progress, now, now, now is not None and progress > now
 
@@ -96,26 +96,25 @@ def current_relation(core: Core, standing: Standing) -> pa.Table:
     known = core.published.queries.get(str(standing.id), QueryProgress())
     if known.closed <= NEVER:
         return empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
-    last = max((_end(core, i, core.published) for i in query.inputs), default=NEVER)
+    last = max((_end(core.catalog, i, core.published) for i in query.inputs), default=NEVER)
     instant = known.closed - 1 if known.closed < FOREVER else last
     reader = InputReader(core.archives, query, core.published, most=INPUT_ROWS, live_from=standing.first_epoch)
-    versions = _versions(core, standing, core.published, instant)
+    versions = _versions(core.published, standing, core.published, instant)
     found = relation_at(reader, query, instant, partial(_tables, core, query, versions), standing.definition.options)
     return query_table(connection(), f"SELECT {outputs_of(query)} FROM f{in_order(query)}", f=found)
 
 
-def inputs_of(core: Core, query: RelationalQuery) -> Inputs:
+def inputs_of(catalog: Catalog, query: RelationalQuery) -> Inputs:
     """The streams that a relation is over, unions together."""
     found: list[StreamDefinition | Sequence[StreamDefinition]] = []
     for item in query.inputs:
-        streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
+        streams = catalog.streams_named(item.names)
         found += [streams] if item.feeds else streams
     return found
 
 
-def _moment(core: Core, streams: Inputs, as_of: AsOf) -> tuple[int | None, Published]:
+def _moment(pond: str, published: Published, streams: Inputs, as_of: AsOf) -> tuple[int | None, Published]:
     """The instant that is asked about, and the epoch whose rows are seen."""
-    published = core.published
     if as_of is None:
         return now_of(published, streams), published
     if as_of == "watermark":
@@ -126,7 +125,7 @@ def _moment(core: Core, streams: Inputs, as_of: AsOf) -> tuple[int | None, Publi
     kind, value = as_of
     if kind == "timestamp":
         return value, published
-    record = record_of(core, published, value)
+    record = record_of(pond, published, value)
     return now_of(record, streams), record
 
 
@@ -162,9 +161,9 @@ def _tables(core: Core, query: RelationalQuery, versions: Mapping[str, int]) -> 
     return found
 
 
-def _versions(core: Core, standing: Standing, published: Published, instant: int) -> Mapping[str, int]:
+def _versions(last: Published, standing: Standing, published: Published, instant: int) -> Mapping[str, int]:
     """The versions of tables that an instant of a standing query is looked at with: those it was reported with."""
-    known = core.published.queries.get(str(standing.id), QueryProgress())
+    known = last.queries.get(str(standing.id), QueryProgress())
     return version_at(known, instant) or published.versions
 
 
@@ -175,11 +174,11 @@ def outputs_of(query: RelationalQuery) -> str:
 
 def in_order(query: RelationalQuery) -> str:
     """Behind SELECT: what sorts the rows of a relation that do not lie as its own ORDER BY says."""
-    return "" if isinstance(query, RelationQuery) and query.ordered else " ORDER BY ALL"
+    return "" if query.in_order else " ORDER BY ALL"
 
 
-def _end(core: Core, item: RelationInput, published: Published) -> int:
-    streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
+def _end(catalog: Catalog, item: RelationInput, published: Published) -> int:
+    streams = catalog.streams_named(item.names)
     high = max((published.progress[str(s.id)].high for s in streams if str(s.id) in published.progress), default=NEVER)
     if high <= NEVER:
         return NEVER

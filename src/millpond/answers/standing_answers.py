@@ -29,7 +29,7 @@ MOST_ROWS = 50_000_000
 
 def segments_of(core: Core, after: int, until: int) -> list[Segment]:
     """Result files with answers published after epoch `after`, up to `until`, oldest first."""
-    chosen = [s for s in core.results.segments if s.last_epoch > after and s.first_epoch <= until]
+    chosen = [s for s in core.storage.results.segments if s.last_epoch > after and s.first_epoch <= until]
     return sorted(chosen, key=lambda s: (s.first_epoch, s.path))
 
 

@@ -27,7 +27,7 @@ def operator_answer(core: Core, name: str, operator: str) -> pa.Table:
     """
     with core.pinned():
         with core.lock:
-            catalog, published, segments = core.catalog, core.published, core.state.segments
+            catalog, published, segments = core.catalog, core.published, core.storage.state.segments
         stream = catalog.stream(name)
         if stream is None:
             raise QueryError(f"there is no stream '{name}'")

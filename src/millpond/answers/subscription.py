@@ -99,7 +99,7 @@ def subscribe(
         def more(seen: int = seen) -> bool:
             return core.published.epoch > seen or standing.id not in core.catalog.queries
 
-        if not core.wait(more, timeout) or standing.id not in core.catalog.queries:
+        if not core.epochs.wait(more, timeout) or standing.id not in core.catalog.queries:
             return
 
 

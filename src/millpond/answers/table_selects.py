@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import TypeVar, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,12 +18,21 @@ from millpond.answers.standing_answers import all_revisions, latest_answers
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
+from millpond.catalog import Standing
 from millpond.engine.core import Core
-from millpond.language import RelationRef, TableQuery
+from millpond.language import FileInput, StreamInput, TableQuery
 from millpond.progress import FOREVER
 from millpond.support.errors import QueryError
 from millpond.tables.storage_types import from_storage
 from millpond.types import ConstantInput, StreamDefinition, TableDefinition
+from millpond.types.relation_queries import (
+    AnswersInput,
+    DeadInput,
+    FinalInput,
+    LateInput,
+    RevisionsInput,
+    TableInput,
+)
 
 #: The timestamp `infinity`, in microseconds.
 INFINITE = 2**63 - 1
@@ -34,19 +44,18 @@ def select_relations(core: Core, query: TableQuery) -> pa.Table:
     Raises: QueryError when an expression of it fails on a row, or when it would read or give too many rows.
     """
     with core.pinned():  # all streams at one publish record
-        tables = {ref.alias: _read(core, query, ref) for ref in query.relations if ref.file is None}
-    files = {ref.alias: ref.file for ref in query.relations if ref.file is not None}
+        tables = {ref.alias: _read(core, query, ref) for ref in query.relations if not isinstance(ref, FileInput)}
+    files = {ref.alias: ref.file for ref in query.relations if isinstance(ref, FileInput)}
     answer = bounded_table(query.sql, ANSWER_ROWS, core.settings.select_timeout, tables, files)
     return answer if query.columns is None else answer.rename_columns([c.name for c in query.columns])
 
 
-def _read(core: Core, query: TableQuery, ref: RelationRef) -> pa.Table:
+def _read(core: Core, query: TableQuery, ref: ConstantInput | StreamInput) -> pa.Table:
     """The rows of one of its relations."""
-    asked = query.asked.get(ref.alias)
-    if asked is None:
+    if not isinstance(ref, StreamInput):
         return relation_of(core, ref, query.ends.get(ref.alias))
     try:
-        return select_stream(core, asked).select([c.name for c in ref.columns])
+        return select_stream(core, query.asked[ref.alias]).select([c.name for c in ref.columns])
     except TooManyRows:
         raise QueryError(
             f"more than {ANSWER_ROWS:,} rows of '{ref.name}' would be needed as a table; a condition on them, or a"
@@ -54,24 +63,42 @@ def _read(core: Core, query: TableQuery, ref: RelationRef) -> pa.Table:
         ) from None
 
 
-def relation_of(core: Core, ref: RelationRef | ConstantInput, ends: tuple[int, int] | None = None) -> pa.Table:
+def relation_of(core: Core, ref: ConstantInput, ends: tuple[int, int] | None = None) -> pa.Table:
     """The rows of a relation that is no stream; of answers those of windows with these ends, where they are given."""
-    if ref.kind in ("query", "revisions", "final"):
-        standing = core.catalog.query(ref.name)
-        if standing is None:
-            raise QueryError(f"there is no query '{ref.name}'")
-        if ref.kind == "final":
-            return final_answers(core, standing)
-        if ref.kind == "query" and standing.definition.is_relation:
-            return current_relation(core, standing)
-        if ref.kind == "query":
+    match ref:
+        case TableInput():
+            return core.tables.rows(_found(core, ref, TableDefinition), core.now())
+        case LateInput():
+            return late_rows(core, _found(core, ref, StreamDefinition))
+        case DeadInput():
+            return dead_letters(core, _found(core, ref, StreamDefinition))
+        case RevisionsInput():
+            return all_revisions(core, _answered(core, ref), ends)
+        case FinalInput():
+            return final_answers(core, _answered(core, ref))
+        case AnswersInput():
+            standing = _answered(core, ref)
+            if standing.definition.is_relation:
+                return current_relation(core, standing)
             return latest_answers(core, standing, windows=ends)
-        return all_revisions(core, standing, ends)
+        case _:
+            assert_never(ref)
+
+
+D = TypeVar("D")
+
+
+def _found(core: Core, ref: ConstantInput, kind: type[D]) -> D:
     found = core.catalog.lookup(ref.name)
-    if isinstance(found, TableDefinition):
-        return core.tables.rows(found, core.now())
-    assert isinstance(found, StreamDefinition)
-    return late_rows(core, found) if ref.kind == "late" else dead_letters(core, found)
+    assert isinstance(found, kind)
+    return found
+
+
+def _answered(core: Core, ref: ConstantInput) -> Standing:
+    standing = core.catalog.query(ref.name)
+    if standing is None:
+        raise QueryError(f"there is no query '{ref.name}'")
+    return standing
 
 
 def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:

@@ -106,7 +106,7 @@ class Feeds:
                     os.unlink(item.path)
                 return
             with core.lock:
-                if core.closing:
+                if core.epochs.closing:
                     raise PondError("the pond is closed")
                 arrival = core.now()
                 runtime.arriving.append(arrival)

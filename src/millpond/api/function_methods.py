@@ -122,4 +122,4 @@ class Functions:
                     f"'{name}' is a row query: its functions are asked about every row, in no order that changes"
                 )
             raise QueryError(f"there is no window query, relation or stream '{name}'")
-        return plan_log_table(self._core, found)
+        return plan_log_table(self._core.catalog, self._core.controllers.filters, found)

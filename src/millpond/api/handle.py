@@ -9,19 +9,21 @@ from __future__ import annotations
 
 import datetime as dt
 import functools
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow as pa
 
 from millpond import language as lang
+from millpond.answers.archive_jobs import ANSWER_ROWS
 from millpond.answers.invocation import invoke
 from millpond.answers.relation_answers import relation_moment
 from millpond.answers.row_queries.deliveries import subscribe_selection
 from millpond.answers.row_queries.ready import ready_of
 from millpond.answers.row_queries.selection import evaluate
 from millpond.answers.subscription import subscribe
-from millpond.catalog import Standing
+from millpond.catalog import Register, Standing
 from millpond.catalog.unions import progress_of
 from millpond.commands.execution.interpreter import Interpreter
 from millpond.commands.execution.performing import cannot_drain
@@ -35,39 +37,18 @@ from millpond.types.plan_nodes import PlanNode, explain_statement
 from millpond.types.results import Answer, AnswerBatch, Cursor
 
 
-class QueryHandle:
-    """A standing query of an open pond, of rows or of windows. Small: it holds nothing but the query's id.
+class QueryHandle(ABC):
+    """A standing query of an open pond. Small: it holds nothing but the query's id; `handle_of` makes it.
 
     Arguments:
-        query: the query's id.
-        changed: called after the query changed.
-    Raises:
-        QueryError: there is no such query.
+        query: the query's id. name: what it is called. changed: called after the query changed.
     """
 
-    def __init__(self, core: Core, query: int, changed: Callable[[], None] = lambda: None) -> None:
-        self._core, self.id, self._changed = core, query, changed
-        self.name = core.register.name(query) if self._of_rows else self._standing().definition.name
+    def __init__(self, core: Core, query: int, name: str, changed: Callable[[], None]) -> None:
+        self._core, self.id, self.name, self._changed = core, query, name, changed
 
     def __repr__(self) -> str:
         return f"<query {self.name}>"
-
-    @property
-    def _of_rows(self) -> bool:
-        if self._core.closing:
-            raise PondError("the pond is closed; open it again with millpond.open")
-        return self.id in self._core.register
-
-    def _standing(self) -> Standing:
-        standing = self._core.catalog.queries.get(self.id)
-        if standing is None:
-            raise QueryError(f"there is no query with the id {self.id}; it may have been dropped")
-        return standing
-
-    def _streams_of(self, standing: Standing) -> list[str]:
-        """The names of the streams that it reads; of a union as it was written."""
-        written = list(standing.definition.query.union_names)
-        return written or self._core.catalog.shown_names(self._core.catalog.streams_of(standing))
 
     def result(self, as_of: Any = None, begin: Any = None, end: Any = None, most: int | None = None) -> Answer:
         """The answer now, or at any other moment.
@@ -81,16 +62,11 @@ class QueryHandle:
         Raises:
             QueryError: the query was dropped, the answer is too large, or the epoch is not kept.
         """
-        moment = as_of_moment(as_of)
-        edges = as_edge(begin, "BEGIN"), as_edge(end, "END")
-        if not self._of_rows:
-            if edges != (None, None):
-                raise QueryError(f"query '{self.name}' has windows of its own: 'begin' and 'end' are for row queries")
-            return invoke_windows(self._core, self._standing(), moment)
-        registered = self._core.register.get(self.id)
-        if most is None:
-            return evaluate(self._core, registered, moment, *edges)
-        return evaluate(self._core, registered, moment, *edges, most)
+        return self._result(as_of_moment(as_of), as_edge(begin, "BEGIN"), as_edge(end, "END"), most)
+
+    @abstractmethod
+    def _result(self, moment: AsOf, begin: Edge | None, end: Edge | None, most: int | None) -> Answer:
+        """See `result`."""
 
     def explain(self, analyze: bool = False) -> PlanNode:
         """How it is answered, as a tree; `analyze`: also what that took in the last epochs. See `Pond.explain`."""
@@ -116,20 +92,17 @@ class QueryHandle:
             final: (window queries) only rows that can no longer change, each once.
             status: (window queries) 'closed': no early answers; 'final': as `final`; None: as the cursor says, or all.
         """
-        if self._of_rows:
-            if final or status is not None:
-                raise QueryError("rows that match never change: 'final' and 'status' are for window queries")
-            return subscribe_selection(self._core, self.id, since, timeout)
-        return subscribe(self._core, self._standing().definition.name, since, timeout, final, status)
+        return self._subscribe(since, timeout, final, status)
 
+    @abstractmethod
+    def _subscribe(
+        self, since: Cursor | str | None, timeout: float | None, final: bool, status: str | None
+    ) -> Iterator[AnswerBatch]:
+        """See `subscribe`."""
+
+    @abstractmethod
     def drop(self) -> None:
         """Drop the query."""
-        if not self._of_rows:
-            self._run(f"DROP QUERY {quote(self._standing().definition.name)}")
-            return
-        self._core.register.drop(self.id)
-        ready_of(self._core).forget(self.id)
-        self._tell()
 
     def pause(self) -> None:
         """Stop keeping its answer ready, and its subscriptions. It can still be invoked when it is of rows."""
@@ -139,40 +112,111 @@ class QueryHandle:
         """Go on after `pause`."""
         self._set("live")
 
-    def _set(self, status: Any) -> None:
-        if not self._of_rows:
-            action = "PAUSE" if status == "paused" else "RESUME"
-            self._run(f"ALTER QUERY {quote(self._standing().definition.name)} {action}")
-            return
-        self._core.register.set_status(self.id, status)
-        self._tell()
+    @abstractmethod
+    def _set(self, status: Literal["live", "paused"]) -> None:
+        """Let the query have another status."""
 
-    def _run(self, statement: str) -> None:
-        list(Interpreter(self._core, cannot_drain, self._changed).run(statement))
-        self._core.notify()
+    @abstractmethod
+    def info(self) -> dict[str, Any]:
+        """What is known of the query, JSON-ready: id, name, kind, status, text, streams, options, and more by kind."""
+
+    def _check(self, there: bool) -> None:
+        if self._core.epochs.closing:
+            raise PondError("the pond is closed; open it again with millpond.open")
+        if not there:
+            raise no_query(self.id)
 
     def _tell(self) -> None:
         self._changed()
-        self._core.notify()
+        self._core.epochs.notify()
+
+
+class RowQueryHandle(QueryHandle):
+    """A registered row query."""
+
+    @property
+    def _register(self) -> Register:
+        """The register, which has the query."""
+        register = self._core.register
+        self._check(self.id in register)
+        return register
+
+    def _result(self, moment: AsOf, begin: Edge | None, end: Edge | None, most: int | None) -> Answer:
+        most = ANSWER_ROWS if most is None else most
+        return evaluate(self._core, self._register.get(self.id), moment, begin, end, most)
+
+    def _subscribe(
+        self, since: Cursor | str | None, timeout: float | None, final: bool, status: str | None
+    ) -> Iterator[AnswerBatch]:
+        self._check(self.id in self._core.register)
+        if final or status is not None:
+            raise QueryError("rows that match never change: 'final' and 'status' are for window queries")
+        return subscribe_selection(self._core, self.id, since, timeout)
+
+    def drop(self) -> None:
+        """See `QueryHandle`."""
+        self._register.drop(self.id)
+        ready_of(self._core).forget(self.id)
+        self._tell()
+
+    def _set(self, status: Literal["live", "paused"]) -> None:
+        self._register.set_status(self.id, status)
+        self._tell()
 
     def info(self) -> dict[str, Any]:
-        """What is known of the query, JSON-ready: id, name, kind, status, text, streams, options, and more by kind."""
-        if self._of_rows:
-            found = self._core.register.get(self.id)
-            return {
-                "id": found.id,
-                "name": found.name,
-                "kind": "rows",
-                "status": found.status,
-                "owner": found.owner,
-                "text": found.text or found.selection.query.text,
-                "streams": [s.stream for s in found.selection.sides],
-                "columns": [{"name": o.name, "type": o.type} for o in found.selection.query.select],
-                "options": to_json(found.options),
-                "registered_epoch": found.registered_epoch,
-                "version": found.version,
-            }
-        standing = self._standing()
+        """See `QueryHandle`."""
+        found = self._register.get(self.id)
+        return {
+            "id": found.id,
+            "name": found.name,
+            "kind": "rows",
+            "status": found.status,
+            "owner": found.owner,
+            "text": found.text or found.selection.query.text,
+            "streams": [s.stream for s in found.selection.sides],
+            "columns": [{"name": o.name, "type": o.type} for o in found.selection.query.select],
+            "options": to_json(found.options),
+            "registered_epoch": found.registered_epoch,
+            "version": found.version,
+        }
+
+
+class StandingQueryHandle(QueryHandle):
+    """A query over windows, or of CQL."""
+
+    @property
+    def _standing(self) -> Standing:
+        """The query as it is in the catalog."""
+        standing = self._core.catalog.queries.get(self.id)
+        self._check(standing is not None)
+        assert standing is not None
+        return standing
+
+    def _result(self, moment: AsOf, begin: Edge | None, end: Edge | None, most: int | None) -> Answer:
+        if (begin, end) != (None, None):
+            raise QueryError(f"query '{self.name}' has windows of its own: 'begin' and 'end' are for row queries")
+        return invoke_windows(self._core, self._standing, moment)
+
+    def _subscribe(
+        self, since: Cursor | str | None, timeout: float | None, final: bool, status: str | None
+    ) -> Iterator[AnswerBatch]:
+        return subscribe(self._core, self._standing.definition.name, since, timeout, final, status)
+
+    def drop(self) -> None:
+        """See `QueryHandle`."""
+        self._run("DROP QUERY {}")
+
+    def _set(self, status: Literal["live", "paused"]) -> None:
+        self._run("ALTER QUERY {} PAUSE" if status == "paused" else "ALTER QUERY {} RESUME")
+
+    def _run(self, statement: str) -> None:
+        text = statement.format(quote(self._standing.definition.name))
+        list(Interpreter(self._core, cannot_drain, self._changed).run(text))
+        self._core.epochs.notify()
+
+    def info(self) -> dict[str, Any]:
+        """See `QueryHandle`."""
+        standing, catalog = self._standing, self._core.catalog
         definition = standing.definition
         return {
             "id": standing.id,
@@ -181,12 +225,28 @@ class QueryHandle:
             "status": standing.status,
             "reason": standing.reason,
             "text": definition.text,
-            "streams": self._streams_of(standing),
+            # Those of a union as it was written.
+            "streams": list(definition.query.union_names) or catalog.shown_names(catalog.streams_of(standing)),
             "columns": [{"name": c.name, "type": c.type} for c in definition.columns],
             "options": to_json(definition.options),
             "registered_epoch": standing.first_epoch - 1,
             "version": definition.version,
         }
+
+
+def handle_of(core: Core, query: int, changed: Callable[[], None] = lambda: None) -> QueryHandle:
+    """The handle of a query, by its id; `changed` as of `QueryHandle`. Raises: QueryError when there is none."""
+    if query in core.register:
+        return RowQueryHandle(core, query, core.register.name(query), changed)
+    standing = core.catalog.queries.get(query)
+    if standing is None:
+        raise no_query(query)
+    return StandingQueryHandle(core, query, standing.definition.name, changed)
+
+
+def no_query(query: int) -> QueryError:
+    """There is none with an id."""
+    return QueryError(f"there is no query with the id {query}; it may have been dropped")
 
 
 def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer:

@@ -13,8 +13,7 @@ import datetime as dt
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -29,7 +28,7 @@ from millpond.answers.stream_operators import operator_answer
 from millpond.answers.subscription import subscribe
 from millpond.api.feeds import Feeds
 from millpond.api.function_methods import Functions
-from millpond.api.handle import QueryHandle
+from millpond.api.registrations import Registrations
 from millpond.archive.planning.reduction_functions import drop_reduction, register_reduction
 from millpond.commands.dry_run import check_script
 from millpond.commands.execution.function_keeping import UserFunctions
@@ -38,22 +37,20 @@ from millpond.commands.execution.kind_keeping import WindowKinds
 from millpond.commands.execution.performing import execute
 from millpond.commands.execution.refitting import finish_columns
 from millpond.commands.execution.sight import facts_of
-from millpond.commands.query_commands import NewQuery, plan_query, reads_of
 from millpond.commands.setting_commands import begin_statistics
 from millpond.engine.control.draining import Drain
 from millpond.engine.control.loop import InlineLoop, SparkLoop, step
 from millpond.engine.core import Core, open_core
 from millpond.engine.jobs.maintenance import maintain
 from millpond.engine.jobs.sweeping import sweep_orphans
-from millpond.language import Filled, Parameters, pointing_into, with_parameters
+from millpond.language import Filled, Parameters, with_parameters
 from millpond.sources.ingest import to_table, unknown_stream
 from millpond.support.errors import PondError, QueryError, SourceError, StatementError
 from millpond.support.event_log import event_log
 from millpond.synopses import connection
 from millpond.synopses.kernel import reset
 from millpond.tables.executors import Executor, InlineExecutor
-from millpond.types import QueryOptions, RowQuery, to_json
-from millpond.types.options import OptionFault, options_of, read
+from millpond.types import to_json
 from millpond.types.plan_nodes import PlanNode, explain_statement
 from millpond.types.results import AnswerBatch, Cursor, DrainReport, StatementResult
 from millpond.windows.protocol import WindowKind
@@ -67,7 +64,7 @@ if TYPE_CHECKING:
 LOG = event_log(__name__)
 
 
-class Pond(Functions):
+class Pond(Functions, Registrations):
     """An open pond. Made by `millpond.open`; safe to use from several threads."""
 
     def __init__(
@@ -99,7 +96,7 @@ class Pond(Functions):
     @property
     def failure(self) -> str | None:
         """Why the engine has stopped, on one line: nothing goes on until the pond is opened again. None: it runs."""
-        error = self._core.failure
+        error = self._core.epochs.failure
         return None if error is None else " ".join(str(error).split()) or type(error).__name__
 
     def ready(self, timeout: float | None = None) -> bool:
@@ -311,7 +308,7 @@ class Pond(Functions):
                 if idle:
                     time.sleep(0.01)
             return
-        self._core.wait(drain.done)
+        self._core.epochs.wait(drain.done)
 
     def step(self, force: bool = False) -> bool:
         """Run one epoch over everything taken in so far (ponds with the inline executor only)."""
@@ -324,130 +321,6 @@ class Pond(Functions):
         """Run one round of compaction, retention and sweeping now; it also happens by itself."""
         self._check()
         maintain(self._core)
-
-    def register(
-        self,
-        text: str,
-        name: str | None = None,
-        owner: str = "",
-        materialize: str = "auto",
-        *,
-        limit: int | None = None,
-        **options: Any,
-    ) -> QueryHandle:
-        """Register a SELECT; when this returns it is durable. The handle is to be had again by `query`.
-
-        Arguments:
-            text: a row query (`SELECT … FROM s WHERE … [BEGIN b END e]`) or a window query (`… FROM s [RANGE …]`).
-            name: None: it is called '#<id>'. owner: whom it counts for. limit: queries that the owner may have.
-            materialize: how much of a row query's answer is kept ready: 'auto', 'partial', 'complete', 'none'.
-            options: as WITH has them: texts, or spans of time as timedelta or in microseconds, instants as datetime or
-                in microseconds since 1970.
-        Raises: StatementError with the place in the text; QueryError when the name is taken or a limit is reached.
-
-            >>> import tempfile
-            >>> with open(tempfile.mkdtemp(), executor="inline") as pond:
-            ...     _ = pond.sql("CREATE STREAM s (ts TIMESTAMP, a INTEGER) WITH (event_time = 'ts')")
-            ...     pond.register("SELECT a FROM s WHERE a > 3").id
-            2
-        """
-        return self._register([text], [name], owner, self._options(materialize, options), limit)[0]
-
-    def register_window_kind(self, name: str, kind: WindowKind, times: Iterable[dt.datetime | int] = ()) -> str:
-        """Register a kind of windows of your own: `FROM s [KIND name]` takes its windows then, on any stream.
-
-        Arguments:
-            name: letters, digits and _.
-            kind: has windows(), extent() and wids() (`millpond.windows.protocol.WindowKind`): pure
-                functions, which are pickled for the workers. Two attributes help: `grid`, microseconds on whose
-                multiples all windows start and end, so that times between need not be asked for; `longest`,
-                microseconds that no window is longer than, so that a registration reads no more of the archive.
-            times: more times to try it on, beside those that are tried anyhow (1970 to 2100).
-        Returns: what there is to say.
-        Raises: QueryError when its functions disagree, or the name stands for other windows.
-
-        Only who opens the pond can do this: it is code. A pond keeps the name and which windows it stands for, not the
-        code; `millpond.open(…, window_kinds={name: kind})` gives it again.
-        """
-        self._check()
-        return self._kinds.register(name, kind, times)
-
-    def drop_window_kind(self, name: str) -> str:
-        """Drop a registered kind of windows. Raises: QueryError while queries use it."""
-        self._check()
-        return self._kinds.drop(name)
-
-    def register_many(
-        self,
-        texts: Sequence[str],
-        names: Sequence[str | None] | None = None,
-        owner: str = "",
-        materialize: str = "auto",
-        *,
-        limit: int | None = None,
-    ) -> list[QueryHandle]:
-        """Register many queries, all or none of them, with one write for the row queries.
-
-        Arguments and errors as `register`; `names`: one per text.
-        """
-        if names is not None and len(names) != len(texts):
-            raise QueryError(f"there are {len(texts)} queries and {len(names)} names")
-        return self._register(texts, names or [None] * len(texts), owner, self._options(materialize, {}), limit)
-
-    def _options(self, materialize: str, options: dict[str, Any]) -> QueryOptions:
-        try:
-            return QueryOptions(**read(options_of(QueryOptions), {"materialize": materialize, **options}))
-        except OptionFault as fault:
-            raise QueryError(str(fault)) from None
-
-    def _register(
-        self, texts: Sequence[str], names: Sequence[str | None], owner: str, options: QueryOptions, limit: int | None
-    ) -> list[QueryHandle]:
-        self._check()
-        rows = self._interpreter.rows
-        bound = [rows.bind(text) for text in texts]
-        new = [
-            rows.new(query, text, name, owner, options)
-            for query, text, name in zip(bound, texts, names, strict=True)
-            if isinstance(query, RowQuery)
-        ]
-        windows: list[int] = []
-        try:
-            for query, text, name in zip(bound, texts, names, strict=True):
-                if not isinstance(query, RowQuery):
-                    wanted = NewQuery(name, query, options, text, reads=reads_of(facts_of(self._core), text))
-                    with pointing_into(text):
-                        windows.append(execute(self._core, partial(plan_query, new=wanted)).made)
-            numbers = rows.add(new, limit) if new else []
-        except BaseException:
-            for number in windows:
-                with contextlib.suppress(QueryError):
-                    self._handle(number).drop()
-            raise
-        if windows:
-            self._loop.kick()
-        left, right = iter(windows), iter(numbers)
-        return [self._handle(next(right if isinstance(query, RowQuery) else left)) for query in bound]
-
-    def _handle(self, number: int) -> QueryHandle:
-        return QueryHandle(self._core, number, self._loop.kick)
-
-    def query(self, name_or_id: str | int) -> QueryHandle:
-        """The handle of a registered query, by its name ('#<id>' for one without) or its id.
-
-        Raises: QueryError when there is none.
-        """
-        self._check()
-        core = self._core
-        if isinstance(name_or_id, int):
-            if name_or_id not in core.register and name_or_id not in core.catalog.queries:
-                raise QueryError(f"there is no query #{name_or_id}")
-            return self._handle(name_or_id)
-        standing = core.catalog.query(name_or_id)
-        number = standing.id if standing is not None else core.register.id_of(name_or_id)
-        if number is None:
-            raise QueryError(f"there is no query '{name_or_id}'")
-        return self._handle(number)
 
     def subscribe(
         self,
@@ -541,7 +414,7 @@ class Pond(Functions):
         finally:
             with self._core.lock:
                 self._core.epochs.closing = True
-                self._core.notify()
+                self._core.epochs.notify()
             ready_of(self._core).stop()
             self._kinds.close()
             self._core.close()
@@ -550,8 +423,8 @@ class Pond(Functions):
     def _check(self) -> None:
         if self._closed:
             raise PondError("the pond is closed; open it again with millpond.open")
-        if self._core.failure is not None:
-            raise self._core.failure
+        if self._core.epochs.failure is not None:
+            raise self._core.epochs.failure
 
     def __enter__(self) -> Self:
         return self

@@ -26,6 +26,7 @@ from millpond.types import (
 )
 from millpond.types.json_records import Upgraded
 from millpond.types.options.asked_operators import AskedOperator, parse_operators
+from millpond.types.relation_queries import Dealing, NotDealt, dealing_read
 
 Status = Literal["live", "backfilling", "paused", "quarantined"]
 
@@ -50,8 +51,7 @@ class Store(Upgraded):
     owner: the name that its rows are stored under. first_epoch: the first epoch whose rows it receives live.
     home: the shard that has all of them; every store of a query has the same. -1: they are spread.
     spread: by whose hash the rows are spread over the shards; None: they are in one.
-    deal: the column by whose hash rows of split keys are dealt over the shards, or 'copies' when every shard has them;
-        '': no key is split.
+    deal: how rows of split keys are placed.
     """
 
     owner: str
@@ -59,12 +59,12 @@ class Store(Upgraded):
     first_epoch: int
     home: int
     spread: Expression | None = None
-    deal: str = ""
+    deal: Dealing = field(default_factory=NotDealt)
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """What rows are spread by was SQL alone."""
-        return {**value, "spread": value.get("spread") or None}
+        """What rows are spread by was SQL alone, and how they are dealt a text."""
+        return {**value, "spread": value.get("spread") or None, "deal": dealing_read(value.get("deal", ""))}
 
     def in_shard(self, shard: int) -> bool:
         """Whether a shard has rows of it."""
@@ -122,6 +122,11 @@ class Standing:
     def id(self) -> int:
         """The query's id."""
         return self.definition.id
+
+    @property
+    def owners(self) -> tuple[str, ...]:
+        """The synopses or stores that it reads."""
+        return tuple(dict.fromkeys(self.inputs)) or (self.synopsis,)
 
     @property
     def windowed(self) -> WindowedQuery:
@@ -250,6 +255,10 @@ class Catalog:
         if standing.inputs:
             return [self.streams[s] for owner in standing.inputs for s in self.stores[owner].spec.streams]
         return [self.streams[s] for s in self.synopses[standing.synopsis].spec.streams]
+
+    def streams_named(self, names: Iterable[str]) -> list[StreamDefinition]:
+        """The streams of these names, as far as there are any."""
+        return [s for name in names if (s := self.stream(name)) is not None]
 
     def on_stream(self, stream: int) -> list[Standing]:
         """The queries that read a stream."""

@@ -10,23 +10,18 @@ from dataclasses import dataclass, replace
 
 from millpond.catalog.catalog_state import Catalog, Store, Synopsis
 from millpond.relations import rows_needed
-from millpond.relations.stored_rows import forgets
 from millpond.support.sql import quote
 from millpond.synopses import spec_of
 from millpond.synopses.conjunctions import conjunction_of
-from millpond.synopses.pane_partials import PanesSpec, windows_of
 from millpond.types import (
     Expression,
-    LatestRowsWindow,
     QueryOptions,
-    RangeWindow,
     RelationalQuery,
     RelationInput,
     StreamDefinition,
-    UnboundedWindow,
     WindowedQuery,
-    WindowQuery,
 )
+from millpond.types.relation_queries import Dealing, DealtBy, NotDealt
 
 
 def assign(
@@ -57,16 +52,8 @@ def assign(
             if synopsis.spec.serves(needed, query):
                 if not started or complete_since.get(synopsis.owner, needed_since + 1) <= needed_since:
                     return synopsis, False
-            elif not started and _widens(synopsis, query) and synopsis.spec.agrees(needed):
-                # Not born yet: it may still take in more components without any back-fill of its own.
-                have = {c.name: c for c in synopsis.spec.components}
-                have.update({c.name: c for c in needed.components})
-                casts = dict(synopsis.spec.casts) | dict(needed.casts)
-                wider = replace(synopsis.spec, components=tuple(have.values()), casts=tuple(casts.items()))
-                if isinstance(wider, PanesSpec) and isinstance(needed, PanesSpec):
-                    wider = replace(wider, carried=tuple(dict.fromkeys([*wider.carried, *needed.carried])))
-                if wider.serves(needed, query):
-                    return replace(synopsis, spec=wider), True
+            elif not started and (wider := synopsis.spec.widened(needed, query)) is not None:
+                return replace(synopsis, spec=wider), True  # not born yet: it needs no back-fill of its own
     return Synopsis(f"{needed.key}.{next_epoch}.{catalog.next_id}", needed, next_epoch), True
 
 
@@ -80,10 +67,6 @@ def ordered_alike(catalog: Catalog, owner: str, where: Expression | None, option
         return True
     oldest = min(catalog.users(owner), key=lambda q: q.id, default=None)
     return oldest is None or oldest.definition.options.ordering == options.ordering
-
-
-def _widens(synopsis: Synopsis, query: WindowedQuery) -> bool:
-    return isinstance(query, WindowQuery) and all(synopsis.spec.panes.serves(w) for w in windows_of(query))
 
 
 @dataclass(frozen=True)
@@ -159,19 +142,18 @@ def _beside(catalog: Catalog, made: Sequence[Store], home: int) -> int:
     return home
 
 
-def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[Expression | None, tuple[str, ...]]:
+def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[Expression | None, tuple[Dealing, ...]]:
     """By what the rows of an input are spread over shards, and how those of split keys may be placed: best first."""
     plan = relation.joined
     if plan is None or not plan.spread:
-        return None, ("",)
+        return None, (NotDealt(),)
     number = plan.items.index(item.alias)
     names = [name for each in relation.inputs for name in each.names]
     if not plan.deal or len(set(names)) < len(names):  # one store for both sides is better than splitting keys
-        return plan.spread[number], ("",)
-    if plan.deal[number] == "copies":
-        return plan.spread[number], ("copies",)
-    others = [quote(c) for n, c in plan.plain if n == number]
-    return plan.spread[number], (plan.deal[number], *others)
+        return plan.spread[number], (NotDealt(),)
+    best = plan.deal[number]
+    others = [] if best.copied else [DealtBy(quote(c)) for n, c in plan.plain if n == number]
+    return plan.spread[number], (best, *others)
 
 
 def _reaches(catalog: Catalog, store: Store, wanted: RelationalQuery, item: RelationInput) -> bool:
@@ -190,15 +172,5 @@ def _reaches(catalog: Catalog, store: Store, wanted: RelationalQuery, item: Rela
 
 def covers(relation: RelationalQuery, other: RelationInput, item: RelationInput) -> bool:
     """Whether what `other`, an input of `relation`, keeps in its window is all that `item` needs in its own."""
-    mine, needed = other.window, item.window
-    if not relation.keeps_windows:
-        return False
-    match mine, needed:
-        case UnboundedWindow(), _:
-            return not forgets(relation)
-        case RangeWindow(), RangeWindow():
-            return mine.range >= needed.range
-        case LatestRowsWindow(), LatestRowsWindow():
-            return mine.rows >= needed.rows and mine.partition == needed.partition
-        case _:
-            return False
+    mine = other.window
+    return relation.keeps_windows and mine.holds(item.window) and (mine.leaves or not relation.forgets)

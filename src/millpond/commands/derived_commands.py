@@ -17,7 +17,6 @@ from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options
 from millpond.commands.query_state import Wanted, plan_standing
 from millpond.language.inference.column_types import TIMES
-from millpond.operators.registry import answering_kind
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
 from millpond.support.spelling import nearest
@@ -67,7 +66,7 @@ def _of_answers(facts: Facts, statement: lang.DeriveStream, bound: StandingQuery
     ids = Ids(facts)
     settled = settle(facts, ids, bound, statement.options)
     facts = facts.with_events(*settled.events)
-    sources = [s for n in settled.query.stream_names if (s := facts.catalog.stream(n)) is not None]
+    sources = facts.catalog.streams_named(settled.query.stream_names)
     options = answer_options(replace(statement, options=settled.options), settled.query, sources)
     check_options(facts.catalog, settled.query, options)
     for name in ("event_time", "lateness"):
@@ -118,7 +117,7 @@ def answer_options(
     if statement.revisions != "final" or drops:
         return statement.options
     options = statement.options
-    return replace(options, delay=answering_kind(query).revise_for(query, options))
+    return replace(options, delay=query.revised_for(options))
 
 
 def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources: Sequence[int]) -> StreamDefinition:

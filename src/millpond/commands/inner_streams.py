@@ -72,7 +72,7 @@ class _Settling:
         names: dict[str, str] = {}
         bound = self._answered(staged)
         since: Since = options.since if options.since is not None or bound > NEVER else "start"
-        late = answering_kind(query).revise_for(query, options)
+        late = query.revised_for(options)
         fresh = False
         older: dict[str, int] = {}  # by how much what is taken back may be older than the late row that does so
         for each in staged.inner:
@@ -133,7 +133,7 @@ class _Settling:
         name = self._free(each.name.split(" within ")[0])
         planned = plan_standing(self.facts, Wanted(self.ids.take(), name, query, options, query.text))
         standing = planned.standing
-        sources = [s for n in query.stream_names if (s := catalog.stream(n)) is not None]
+        sources = catalog.streams_named(query.stream_names)
         definition = stream_of(each, name, sorted({s.id for s in sources}), standing.id)
         assert definition.derived is not None
         derivation = replace(

@@ -64,11 +64,18 @@ class CheckColumns:
 
 
 @dataclass(frozen=True)
-class CheckHistory:
-    """What a new query wants of the past can be read. synopsis: of windows; None: of a relation."""
+class CheckWindows:
+    """What a new query over windows wants of the past can be read."""
 
     standing: Standing
-    synopsis: Synopsis | None
+    synopsis: Synopsis
+
+
+@dataclass(frozen=True)
+class CheckRelation:
+    """What a new query of CQL wants of the past can be read."""
+
+    standing: Standing
 
 
 @dataclass(frozen=True)
@@ -200,7 +207,8 @@ Step: TypeAlias = (
     Record
     | CheckPath
     | CheckColumns
-    | CheckHistory
+    | CheckWindows
+    | CheckRelation
     | MakeStream
     | AddRowQuery
     | DropRowQuery
@@ -259,7 +267,15 @@ def _over(facts: Facts, step: Step) -> Facts:
             return facts.with_row_query(name, None)
         case ChangeSettings(values):
             return replace(facts, settings=replace(facts.settings, **values))
-        case CheckPath() | CheckColumns() | CheckHistory() | MakeStream() | SetRowStatus() | AlterStream():
+        case (
+            CheckPath()
+            | CheckColumns()
+            | CheckWindows()
+            | CheckRelation()
+            | MakeStream()
+            | SetRowStatus()
+            | AlterStream()
+        ):
             return facts
         case KeepUri() | DropTable():
             return facts

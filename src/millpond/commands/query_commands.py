@@ -14,9 +14,7 @@ from millpond.commands.query_checks import check_options
 from millpond.commands.query_state import Wanted, plan_standing
 from millpond.commands.row_query_commands import create_row_query
 from millpond.support.errors import QueryError, Refusal, StatementError
-from millpond.synopses.pane_partials import PanesSpec
 from millpond.types import QueryOptions, RowQuery, Staged, StandingQuery
-from millpond.types.durations import duration
 
 
 def create_query(facts: Facts, statement: lang.CreateQuery) -> Plan:
@@ -138,10 +136,9 @@ def alter_window(facts: Facts, statement: lang.AlterQuery) -> Plan:
         raise Refusal(f"query '{name}' cannot have this window", words=("WINDOW",))
     plan = plan_query(facts, NewQuery(definition.name, bound, definition.options, text, standing, definition.reads))
     before, kept = facts.catalog.synopses.get(standing.synopsis), plan.over(facts).catalog.queries[plan.made]
-    if before is not None and kept.synopsis == before.owner and isinstance(before.spec, PanesSpec):
-        panes = duration(before.spec.panes.width)
-        return replace(plan, message=f"{plan.message}: its panes of {panes} make up the new windows")
-    return plan
+    if before is None or kept.synopsis != before.owner or not (shared := before.spec.makes_up):
+        return plan
+    return replace(plan, message=f"{plan.message}: {shared} make up the new windows")
 
 
 def _outdated(facts: Facts, name: str, text: str) -> StatementError | None:

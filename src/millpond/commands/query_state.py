@@ -8,7 +8,7 @@ from typing import assert_never
 from millpond.archive.retention import is_retained
 from millpond.catalog import Registered, Standing, Status, assign, assign_stores
 from millpond.catalog.unions import progress_of
-from millpond.commands.planned import CheckHistory, Event
+from millpond.commands.planned import CheckRelation, CheckWindows, Event
 from millpond.commands.pond_facts import ArchiveFacts, Facts
 from millpond.language.plan.spreading import together_of
 from millpond.manifests.quarantine import Failures
@@ -76,7 +76,7 @@ class PlannedStanding:
 
     standing: Standing
     event: Event
-    checks: tuple[CheckHistory, ...] = ()
+    checks: tuple[CheckWindows | CheckRelation, ...] = ()
 
 
 def plan_standing(facts: Facts, wanted: Wanted) -> PlannedStanding:
@@ -115,7 +115,7 @@ def _plan_windows(facts: Facts, wanted: Wanted, query: WindowedQuery) -> Planned
     standing = wanted.standing(synopsis.owner, facts.next_epoch, waits, is_retained(catalog, query))
     event: Event = {"do": "create_query", "standing": to_json(standing)}
     event |= {"synopsis": to_json(synopsis)} if new else {}
-    return PlannedStanding(standing, event, (CheckHistory(standing, synopsis),) if waits else ())
+    return PlannedStanding(standing, event, (CheckWindows(standing, synopsis),) if waits else ())
 
 
 def _plan_relation(facts: Facts, wanted: Wanted, relation: RelationalQuery) -> PlannedStanding:
@@ -126,7 +126,7 @@ def _plan_relation(facts: Facts, wanted: Wanted, relation: RelationalQuery) -> P
         relation = relation.with_joined(_by_size(facts, relation, join))
         wanted = replace(wanted, query=relation)
     streams = [s for i in relation.inputs if (s := catalog.stream(i.stream)) is not None]
-    fed = [[s for name in i.names if (s := catalog.stream(name)) is not None] for i in relation.inputs]
+    fed = [catalog.streams_named(i.names) for i in relation.inputs]
     history = [any(facts.sight.has_history(s.id) for s in each) for each in fed]
     stored = assign_stores(
         catalog, relation, wanted.options, list(zip(streams, history, strict=True)),
@@ -134,7 +134,7 @@ def _plan_relation(facts: Facts, wanted: Wanted, relation: RelationalQuery) -> P
     )  # fmt: skip
     standing = wanted.standing("", facts.next_epoch, stored.waits, inputs=stored.inputs)
     event: Event = {"do": "create_query", "standing": to_json(standing), "stores": [to_json(s) for s in stored.changed]}
-    return PlannedStanding(standing, event, (CheckHistory(standing, None),) if stored.waits else ())
+    return PlannedStanding(standing, event, (CheckRelation(standing),) if stored.waits else ())
 
 
 def _by_size(facts: Facts, relation: RelationalQuery, plan: JoinPlan) -> JoinPlan:
@@ -154,7 +154,7 @@ def _by_size(facts: Facts, relation: RelationalQuery, plan: JoinPlan) -> JoinPla
 
 def _archived(facts: Facts, item: RelationInput) -> ArchiveFacts:
     """What lies in the archives of an input's streams together."""
-    streams = [s for name in item.names if (s := facts.catalog.stream(name)) is not None]
+    streams = facts.catalog.streams_named(item.names)
     found = [facts.sight.archive(s.id) for s in streams]
     lows, highs = [a.low for a in found if a.low is not None], [a.high for a in found if a.high is not None]
     return ArchiveFacts(sum(a.rows for a in found), min(lows, default=None), max(highs, default=None))

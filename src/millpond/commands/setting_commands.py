@@ -89,7 +89,7 @@ def alter_options(facts: Facts, statement: lang.AlterQuery) -> Plan:
     _check_slots(before, after)
     event: dict[str, Any] = {"do": "set_options", "id": standing.id, "options": to_json(after)}
     kind = answering_kind(query)
-    if kind.revise_for(query, after) > (known := kind.revise_for(query, before)):
+    if query.revised_for(after) > (known := query.revised_for(before)):
         if reason := kind.lasting(known):
             raise Refusal(reason, "revise_for")
         if catalog.inner_of(standing):

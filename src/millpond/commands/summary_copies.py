@@ -16,7 +16,7 @@ from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import Refusal, StatementError
 from millpond.synopses import PanesSpec
 from millpond.synopses.pane_partials import panes_spec
-from millpond.types import LandmarkWindow, QueryDefinition, StreamDefinition, TableDefinition, WindowQuery, to_json
+from millpond.types import QueryDefinition, StreamDefinition, TableDefinition, WindowQuery, to_json
 from millpond.types.archive_design import Summary as Declared
 
 _LIKE = "a summary is a query such as SELECT k, count(*), avg(v) FROM s [RANGE 1 HOUR TUMBLING] GROUP BY k"
@@ -72,7 +72,7 @@ def _bound(stream: StreamDefinition, declared: Declared, schema: Schema) -> Wind
 
 def _tumbles(query: WindowQuery) -> bool:
     window = query.window
-    if isinstance(window, LandmarkWindow) or window.range != window.slide:
+    if window.landmarks or window.range != window.slide:
         return False
     return all(a.range in (None, window.range) for a in query.aggregates)
 
@@ -142,14 +142,6 @@ def set_summaries(facts: Facts, ids: Ids, stream: StreamDefinition, declared: Se
 def _shared(synopses: dict[str, Synopsis], needed: PanesSpec) -> Synopsis | None:
     """A synopsis that keeps what a summary needs, in panes of the same width."""
     for synopsis in synopses.values():
-        have = synopsis.spec
-        if not isinstance(have, PanesSpec):
-            continue
-        same = (have.stream, have.time, have.where, have.keys, have.panes) == (
-            needed.stream, needed.time, needed.where, needed.keys, needed.panes,
-        )  # fmt: skip
-        plain = not have.feeds and have.lookup is None and have.form == "eager" and not have.landmarks
-        components = {c.name for c in needed.components} <= {c.name for c in have.components}
-        if same and plain and components and have.agrees(needed) and not have.single:
+        if synopsis.spec.summarises(needed):
             return synopsis
     return None

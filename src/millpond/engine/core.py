@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
-from millpond.adapt.matching_pace import MatchingPace
-from millpond.adapt.scheduling import StageProfile
 from millpond.archive.observed_load import Load
 from millpond.archive.open_archives import Archives
 from millpond.archive.storage import Storage, StreamRuntime
-from millpond.catalog import Catalog, CatalogLog, Register
+from millpond.catalog import Catalog, Register
 from millpond.catalog.catalogs import Catalogs
 from millpond.engine.control.controllers import Controllers
-from millpond.engine.control.reporting import Reporter, Work
+from millpond.engine.control.reporting import Reporter
 from millpond.engine.control.sizes import StateSizes
 from millpond.engine.control.telemetry import Telemetry
 from millpond.engine.damage import check_files
-from millpond.engine.intake.admission import Pace
 from millpond.engine.intake.stream_sources import StreamSources
 from millpond.engine.jobs.backfill_queue import Backfills
 from millpond.engine.jobs.mending_queue import Mendings
 from millpond.engine.ownership import Ownership
 from millpond.manifests.epochs import Clock, Epochs, wall_clock
 from millpond.manifests.records import Published
-from millpond.operators.filters.filter_orders import FilterOrders
 from millpond.operators.registry import Operators, operators_of
-from millpond.operators.relational.skew import Skew
 from millpond.sources.table_sources.versions import TableVersions
 from millpond.support.errors import PondError
-from millpond.tables import SegmentTable
 from millpond.tables.executors import Executor
 from millpond.tables.locations import write_options
 from millpond.tables.shard_cache import forget
-from millpond.types import StreamDefinition
 from millpond.types.options import Settings, options_of, read_settings
 
 
@@ -98,11 +90,6 @@ class Core:
         return self.ownership.path
 
     @property
-    def pond_id(self) -> str:
-        """See `Ownership`."""
-        return self.ownership.pond_id
-
-    @property
     def lock(self) -> threading.RLock:
         """Guards the catalog, manifests and the publish record."""
         return self.epochs.lock
@@ -118,11 +105,6 @@ class Core:
         return operators_of(self.catalog)
 
     @property
-    def catalog_log(self) -> CatalogLog:
-        """See `Catalogs`."""
-        return self.catalogs.log
-
-    @property
     def register(self) -> Register:
         """See `Catalogs`."""
         return self.catalogs.register
@@ -131,34 +113,6 @@ class Core:
     def published(self) -> Published:
         """The last publish record."""
         return self.epochs.published
-
-    @property
-    def last_manifest(self) -> int:
-        """See `Epochs`."""
-        return self.epochs.last_manifest
-
-    @property
-    def failure(self) -> BaseException | None:
-        """See `Epochs`."""
-        return self.epochs.failure
-
-    @property
-    def closing(self) -> bool:
-        """See `Epochs`."""
-        return self.epochs.closing
-
-    @property
-    def changed(self) -> threading.Condition:
-        """See `Epochs`."""
-        return self.epochs.changed
-
-    def notify(self) -> None:
-        """See `Epochs`."""
-        self.epochs.notify()
-
-    def wait(self, condition: Callable[[], bool], timeout: float | None = None) -> bool:
-        """See `Epochs`."""
-        return self.epochs.wait(condition, timeout)
 
     def now(self) -> int:
         """See `Clock`."""
@@ -170,86 +124,13 @@ class Core:
         return self.storage.streams
 
     @property
-    def state(self) -> SegmentTable:
-        """See `Storage`."""
-        return self.storage.state
-
-    @property
-    def results(self) -> SegmentTable:
-        """See `Storage`."""
-        return self.storage.results
-
-    @property
     def archives(self) -> Archives:
         """The archives, as scans of them are planned and as they are kept up."""
         return Archives(self.storage, self.catalogs, self.epochs, self.executor, self.controllers.load.choose)
 
-    @property
-    def summaries(self) -> SegmentTable:
-        """See `Storage`."""
-        return self.storage.summaries
-
-    @property
-    def pins(self) -> int:
-        """See `Storage`."""
-        return self.storage.pins
-
     def pinned(self) -> AbstractContextManager[None]:
         """See `Storage`."""
         return self.storage.pinned()
-
-    def copy_table(self, stream: int, name: str) -> SegmentTable:
-        """See `Storage`."""
-        return self.storage.copy_table(stream, name)
-
-    def make_stream(self, definition: StreamDefinition) -> StreamRuntime:
-        """See `Storage`."""
-        return self.storage.make_stream(definition)
-
-    @property
-    def pace(self) -> Pace:
-        """See `Controllers`."""
-        return self.controllers.pace
-
-    @property
-    def matching_pace(self) -> MatchingPace:
-        """See `Controllers`."""
-        return self.controllers.matching_pace
-
-    @property
-    def stages(self) -> StageProfile:
-        """See `Controllers`."""
-        return self.controllers.stages
-
-    @property
-    def skew(self) -> Skew:
-        """See `Controllers`."""
-        return self.controllers.skew
-
-    @property
-    def filters(self) -> FilterOrders:
-        """See `Controllers`."""
-        return self.controllers.filters
-
-    @property
-    def load(self) -> Load:
-        """See `Controllers`."""
-        return self.controllers.load
-
-    @property
-    def reporter(self) -> Reporter:
-        """See `Telemetry`."""
-        return self.telemetry.reporter
-
-    @property
-    def recent(self) -> deque[dict[str, Any]]:
-        """See `Telemetry`."""
-        return self.telemetry.recent
-
-    @property
-    def work(self) -> deque[Work]:
-        """See `Telemetry`."""
-        return self.telemetry.work
 
 
 def open_core(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import duckdb
@@ -17,7 +17,6 @@ FAILED = "registered function "
 #: Frames of a traceback that are shown, the innermost.
 FRAMES = 4
 
-Arrays = Sequence["pa.Array | pa.ChunkedArray"]
 Call = Callable[..., "pa.Array"]
 
 

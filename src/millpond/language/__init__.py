@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from millpond.language.plan.standing import bind_select, bind_selection
     from millpond.language.plan.table_queries import TableQuery
     from millpond.language.registering import bind_standing
-    from millpond.language.resolve.relation_refs import DEAD_COLUMNS, RelationRef
+    from millpond.language.resolve.relation_refs import DEAD_COLUMNS, FileInput, StreamInput
     from millpond.language.resolve.schema import Schema
     from millpond.language.rewindow import select_text, with_window
     from millpond.language.rewrite.answers_read import queries_read
@@ -75,15 +75,16 @@ _HOMES = {
     "Drain": "syntax.statement_types",
     "Drop": "syntax.statement_types",
     "Explain": "syntax.statement_types",
+    "FileInput": "resolve.relation_refs",
     "Invoke": "syntax.statement_types",
     "RefreshTable": "syntax.statement_types",
     "TableQuery": "plan.table_queries",
-    "RelationRef": "resolve.relation_refs",
     "Schema": "resolve.from_items",
     "Select": "syntax.statement_types",
     "Show": "syntax.statement_types",
     "ShowCreate": "syntax.statement_types",
     "Statement": "syntax.statement_types",
+    "StreamInput": "resolve.relation_refs",
     "bind_query": "plan.binding",
     "bind_select": "plan.standing",
     "bind_selection": "plan.standing",
@@ -122,16 +123,17 @@ __all__ = [
     "Drain",
     "Drop",
     "Explain",
+    "FileInput",
     "Filled",
     "Invoke",
     "Parameters",
     "RefreshTable",
-    "RelationRef",
     "Schema",
     "Select",
     "Show",
     "ShowCreate",
     "Statement",
+    "StreamInput",
     "TableQuery",
     "bind_query",
     "bind_select",

@@ -13,10 +13,11 @@ from millpond.types import Query, Staged
 
 def bind_standing(written: WrittenSelect, schema: Schema) -> Query | Staged:
     """As `plan.standing.bind_standing`, of a SELECT that may name other standing queries."""
-    return standing.bind_standing(over_answers(written, schema, _select_of), schema)
+    return standing.bind_standing(over_answers(written, schema, select_of), schema)
 
 
-def _select_of(text: str) -> WrittenSelect:
+def select_of(text: str) -> WrittenSelect:
+    """The SELECT of a query's text, which may be the whole of CREATE QUERY."""
     statement = parse(text)[0]
     assert isinstance(statement, CreateQuery | Select)
     return statement.select

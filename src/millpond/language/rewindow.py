@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot import exp
 from sqlglot.tokenizer_core import TokenType
 
-from millpond.language.script import parse
+from millpond.language.registering import select_of
 from millpond.language.syntax.nodes import WindowedCall, window_of
 from millpond.language.syntax.statement_types import CreateQuery, Select
 from millpond.language.syntax.tokens import tokens_of
@@ -21,13 +21,13 @@ def with_window(name: str, text: str, window: str) -> tuple[str, WrittenSelect]:
         >>> with_window("q", "SELECT count(*) FROM s [RANGE 5 MINUTES SLIDE 1 MINUTE]", "[RANGE TUMBLING 1 HOUR]")[0]
         'SELECT count(*) FROM s [RANGE TUMBLING 1 HOUR]'
     """
-    places = sorted(_places(_select(text).tree))
+    places = sorted(_places(select_of(text).tree))
     if len(places) != 1:
         what = f"has {len(places)} windows" if places else "has no window in brackets"
         raise Refusal(f"query '{name}' {what}; CREATE OR REPLACE QUERY gives it another text")
     start, end = places[0]
     changed = text[:start] + window + text[end:]
-    return changed, _select(changed)
+    return changed, select_of(changed)
 
 
 def select_text(statement: CreateQuery | Select) -> str:
@@ -48,12 +48,6 @@ def select_text(statement: CreateQuery | Select) -> str:
         elif start and depth == 0 and token.token_type == TokenType.WITH and tokens[at - 1].start >= start:
             end = token.start  # nothing else begins with WITH behind a SELECT
     return statement.text[start:end].strip()
-
-
-def _select(text: str) -> WrittenSelect:
-    statement = parse(text)[0]
-    assert isinstance(statement, CreateQuery | Select)
-    return statement.select
 
 
 def _places(select: exp.Query) -> list[tuple[int, int]]:

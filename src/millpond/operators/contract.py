@@ -318,9 +318,9 @@ class Operator(ABC):
         """All names that it stores chunks of state under."""
         return frozenset((self.owner,))
 
-    @abstractmethod
     def users(self) -> Sequence[Standing]:
         """The queries that it works for, which fail when it fails: none that is quarantined."""
+        return ()
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """Its part in a map task; None when rows of that stream do not concern it."""
@@ -442,13 +442,14 @@ class Answering(Operator):
 
     `standing` is one of its users, `known` that query's progress, `progress` that of the streams, by id.
 
-    query_kind: the queries that its kind answers.
+    query_kind: the queries that its kind answers. first_epoch: the first one whose rows its state has live.
     refuses: options that mean nothing to it, and why; {value} stands for what is asked.
     progress_kind: what its kind knows of a query's progress beside what all do. Records have it unread: whoever looks
     at it reads it first (`QueryProgress.read`).
     """
 
     query_kind: ClassVar[type]
+    first_epoch: int
     refuses: ClassVar[Mapping[str, str]] = {}
     progress_kind: type[OwnProgress] = NothingOwn
 
@@ -474,11 +475,6 @@ class Answering(Operator):
             answers: as they were stored. known: the query's progress.
         """
         return answers
-
-    @classmethod
-    @abstractmethod
-    def revise_for(cls, query: Any, options: QueryOptions) -> int:
-        """How long behind progress the answers of a query can be revised (microseconds)."""
 
     @classmethod
     def lasting(cls, known: int) -> str:
@@ -578,10 +574,6 @@ class Answering(Operator):
     ) -> Mapping[int, int]:
         """The streams whose archives an epoch may look up for a query, each with the event time from which on."""
         return {}
-
-    @abstractmethod
-    def first_epoch_of(self, standing: Standing) -> int:
-        """The first epoch whose rows its state has live, for a query."""
 
     @abstractmethod
     def final_until(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import ClassVar, Self
 
 import pyarrow as pa
@@ -45,10 +45,6 @@ class StreamOperator(Operator):
         """See `Operator`."""
         asked = [(owner, *each) for owner, each in catalog.asked.items() if owner not in catalog.stopped]
         return [cls(stream, each.arguments, owner) for owner, stream, each in asked if each.word == cls.word]
-
-    def users(self) -> Sequence[Standing]:
-        """See `Operator`: no query fails with it."""
-        return ()
 
     def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
         """See `Operator`: how it was asked for. A kind adds what it has to say of itself."""

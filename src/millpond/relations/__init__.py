@@ -19,7 +19,7 @@ from millpond.relations.probes import Probed, stretches
 from millpond.relations.reports import net_changes, numbered, numbers_of, shown
 from millpond.relations.runs import Run, all_rows, only_needed, with_rows
 from millpond.relations.spans import FOR_EVER
-from millpond.relations.stored_rows import UNLIMITED, Rows, kept, merge_rows, rows_needed, rows_of, sight_of, spare_of
+from millpond.relations.stored_rows import UNLIMITED, Rows, kept, merge_rows, rows_needed, rows_of, sight_of
 
 __all__ = [
     "FOR_EVER",
@@ -49,7 +49,6 @@ __all__ = [
     "shown",
     "sight_of",
     "snapshot",
-    "spare_of",
     "stretches",
     "with_rows",
 ]

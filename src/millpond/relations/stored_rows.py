@@ -23,20 +23,15 @@ from millpond.synopses import query_table
 from millpond.synopses.blocks import event_times
 from millpond.synopses.partials.specs import as_declared, casts_of, weighed
 from millpond.types import (
-    DAY,
     HOLDS,
     WEIGHT,
-    Elements,
     Expression,
     Feed,
-    LatestRowsWindow,
     QueryOptions,
     Reduction,
     Relational,
     RelationInput,
-    RelationQuery,
     StreamDefinition,
-    UnboundedWindow,
     columns_read,
     to_json,
 )
@@ -153,24 +148,10 @@ def rows_of(db: duckdb.DuckDBPyConnection, spec: Rows, segment: pa.Table) -> pa.
     return found
 
 
-def forgets(relation: Relational) -> bool:
-    """Whether it needs no row again that it has reported: ISTREAM of select and project."""
-    return (
-        isinstance(relation, RelationQuery) and isinstance(relation.plan, Elements) and relation.operator == "istream"
-    )
-
-
-def spare_of(relation: Relational, options: QueryOptions) -> int:
-    """How long behind progress answers can be revised (SEMANTICS, late rows), microseconds."""
-    if options.revise_for is not None:
-        return options.revise_for
-    return max(DAY, 10 * max((i.window.reach or 0 for i in relation.inputs), default=0))
-
-
 def sight_of(relation: Relational, options: QueryOptions) -> int:
     """How far behind progress a late row is seen at its own time (microseconds): however far, but where answers leave
     out rows that are later than `revise_for`."""
-    return spare_of(relation, options) if options.limited else UNLIMITED
+    return relation.revised_for(options) if options.limited else UNLIMITED
 
 
 def kept(
@@ -197,13 +178,13 @@ def kept(
             be an older one elsewhere. So each is needed, as long as its time is.
     """
     held = rows
-    if item.signed and not whole and isinstance(item.window, LatestRowsWindow):
+    if item.signed and not whole and item.window.pushes:
         return np.ones(rows.num_rows, bool)
     if item.signed and whole and rows.num_rows:
         held = left_of(db, rows.sort_by([("_t", "ascending"), ("_id", "ascending")]), spare, since)
     held, begin, end = spans_of(db, replace(item, signed=False), held, spare)
     needed = end >= horizon
-    if isinstance(item.window, UnboundedWindow) and forgets(relation):
+    if relation.forgets and not item.window.leaves:
         needed &= begin >= horizon
     mask: Mask = is_among(rows["_id"].to_numpy(), held["_id"].to_numpy()[needed])
     if item.signed and since is not None:

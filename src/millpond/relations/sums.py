@@ -48,7 +48,7 @@ def sums_between(
     Arguments:
         ticks: the instants that are looked at alone; None: all.
     """
-    grouping = _grouping(query)
+    grouping = grouping_of(query)
     seen = contents if ticks is None else [at_ticks(c, ticks) for c in contents]
     high = min(high, FOR_EVER)
     parts = [_rows(db, query, seen, found, start, stop, observer) for start, stop, found in tables.between(low, high)]
@@ -73,7 +73,7 @@ def sums_at(
     ticks: Ticks | None = None,
 ) -> pa.Table:
     """What is known of each group at an instant, from the rows: columns of `sums_between` without `_at`."""
-    grouping = _grouping(query)
+    grouping = grouping_of(query)
     seen = contents if ticks is None else [at_ticks(c, ticks) for c in contents]
     rows = _rows(db, query, _holding(seen, instant), tables.at(instant), instant, instant + 1, None)
     return total(db, grouping, [(_added_up(db, grouping, rows), 1)])
@@ -121,7 +121,7 @@ def told(
         before: what was known of the groups before the first change. changes: of `sums_between`.
         ticks, low, high: of RSTREAM: its instants, of the stretch low <= τ < high.
     """
-    grouping = _grouping(query)
+    grouping = grouping_of(query)
     measures = _measures([before, changes])
     keys, changing = _keys(grouping), query.operator != "rstream"
     states = _states(db, grouping, _with(before, measures), _with(changes, measures), measures, changing)
@@ -197,7 +197,7 @@ def _rows(
     observer: Observer | None,
 ) -> pa.Table:
     """Keys and arguments of joined rows that enter (`_n` 1) or leave (-1): c0, c1, …, `_at`, `_n`."""
-    grouping = _grouping(query)
+    grouping = grouping_of(query)
     count = max(1, len(grouping.keys) + len(grouping.arguments))
     names = ", ".join(f"c{n}" for n in range(count))
     return joined_rows(db, query, names, contents, tables, low, high, observer)
@@ -281,7 +281,7 @@ def _reported(
     seen = states.take(pa.array(row))
     moments = pa.array(points[place] if len(points) else np.empty(0, np.int64), pa.int64())
     seen = seen.set_column(seen.column_names.index("_at"), "_at", moments)
-    keys = _keys(_grouping(query))
+    keys = _keys(grouping_of(query))
     c = ", ".join(f"c{n}" for n in range(len(query.select)))
     source = f"SELECT {', '.join(['_at', *keys, *map(quote, measures)])} FROM s"
     sql = (
@@ -293,7 +293,7 @@ def _reported(
 
 def _images(query: RelationQuery, measures: Sequence[str], source: str, beside: str) -> str:
     """SQL: the select list over states of groups, of those that are there."""
-    grouping = _grouping(query)
+    grouping = grouping_of(query)
     values = [f"{sql} AS s{n}, {_mean(a, sql, n)} AS m{n}" for n, a, sql in _sums(grouping, measures)]
     given = ", ".join([beside, *_keys(grouping), *(m for m in measures if m[0] in "nv"), *values])
     tests = [t for t in (None if grouping.whole else "n > 0", grouping.having and f"({grouping.having})") if t]
@@ -365,6 +365,7 @@ def _stored(measure: str) -> str:
     return "::BIGINT" if measure[0] in "nv" else "::DECIMAL(38, 0)" if measure[0] == "l" else ""
 
 
-def _grouping(query: RelationQuery) -> Grouping:
+def grouping_of(query: RelationQuery) -> Grouping:
+    """The aggregates of a query that is kept by those over a join."""
     assert isinstance(query.plan, Grouped)
     return query.plan.grouping

@@ -58,11 +58,11 @@ class Watch:
             await asyncio.wait_for(event.wait(), seconds)
 
     def _run(self) -> None:
-        core, seen = self._core, self.epoch
-        while not self.stopping and not core.closing:
-            with core.lock:
-                core.changed.wait_for(lambda: core.published.epoch > seen or self.stopping or core.closing, 1.0)  # noqa: B023 - waited for at once
-                now = core.published.epoch
+        epochs, seen = self._core.epochs, self.epoch
+        while not self.stopping and not epochs.closing:
+            with epochs.lock:
+                epochs.changed.wait_for(lambda: epochs.published.epoch > seen or self.stopping or epochs.closing, 1.0)  # noqa: B023 - waited for at once
+                now = epochs.published.epoch
             if now > seen:
                 seen = now
                 self.wake()

@@ -45,7 +45,6 @@ class Item:
     partition: the source partition that it belongs to ('' for one-partition sources).
     arrival: the clock reading at which it was taken, microseconds.
     key: the idempotency key of an ingest.
-    first_row, last_row: reserved for items that are a part of a file.
     more: the items after it were taken with it, all or none of them, up to the next without `more`.
     epoch, bound, parts: of derived items: the epoch that gave the rows; the progress that is reached with them (None:
         more items of the epoch follow); the files beside `path` that hold them.
@@ -62,8 +61,6 @@ class Item:
     partition: str
     arrival: int
     key: str | None = None
-    first_row: int = 0
-    last_row: int | None = None
     epoch: int | None = None
     bound: int | None = None
     parts: tuple[str, ...] = ()

@@ -18,12 +18,11 @@ from millpond.synopses.enums import query_ordered
 from millpond.synopses.folds import fold_columns
 from millpond.synopses.gap_filling import FILLING, Gaps, fill, filled_ends, with_sources
 from millpond.synopses.kernel import query_table
-from millpond.synopses.pane_partials import PanesSpec, group_codes, window_behind, windows_of
+from millpond.synopses.pane_partials import PanesSpec, group_codes
 from millpond.types import (
     Aggregate,
     Answer,
     Column,
-    TimeWindow,
     Window,
     WindowedQuery,
     WindowQuery,
@@ -144,7 +143,7 @@ class _Folding:
         """`n` and the components, over the window of the query and over those behind its aggregates."""
         spec, panes, rows = self.spec, self.panes, self.rows
         components = [c for c in spec.components if panes.num_rows or c.names[0] in panes.column_names]
-        window, *narrower = windows_of(self.query)
+        window, *narrower = self.query.windows
         own = _of_window(components, spec, self.query, window) if narrower else components
         folded = fold_columns(self.db, own, panes, *rows.runs(group, end, end - starts))
         for place, each in enumerate(narrower, 1):
@@ -172,7 +171,7 @@ def prefix_of(place: int) -> str:
 
 def _of_window(components: Sequence[Component], spec: PanesSpec, query: WindowQuery, window: Window) -> list[Component]:
     """The components that the aggregates over one of a query's windows need."""
-    mine = [a for a in query.aggregates if window_behind(query, a) == window]
+    mine = [a for a in query.aggregates if (query.behind(a) or query.window) == window]
     names = {c.name for a in mine for c in components_of(a, spec.time).components}
     return [c for c in components if c.name in names]
 
@@ -187,8 +186,7 @@ def finish_windows(
     """
     finals = [projected(_final(a, time, folded, query), a.type, a.name) for a in query.aggregates]
     keys = [projected(k.name, k.type, k.name) for k in query.keys]
-    window = query.window
-    start = f'"end" - {window.range}' if isinstance(window, TimeWindow) else '"start"'
+    start = '"start"' if "start" in folded.column_names else f'"end" - {query.window.reach}'
     ends = [f"make_timestamp({start}) AS window_start", 'make_timestamp("end") AS window_end']
     if query.numbered:
         ends.append("number AS window_number")
@@ -218,9 +216,7 @@ def _has(split: Split, folded: pa.Table) -> bool:
 def _split(aggregate: Aggregate, time: str, query: WindowedQuery) -> Split:
     """How an aggregate is split, over the components of the window behind it if it has one of its own."""
     split = components_of(aggregate, time)
-    if not isinstance(query, WindowQuery) or (aggregate.range is None and aggregate.since is None):
-        return split
-    prefix = prefix_of(windows_of(query).index(window_behind(query, aggregate)))
+    prefix = prefix_of(query.place_of(aggregate))
     if not prefix:
         return split
     final, values = split.final, split.values

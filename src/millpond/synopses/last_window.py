@@ -8,33 +8,28 @@ from typing import TypeVar, assert_never
 import numpy as np
 
 from millpond.support.sql import quote
-from millpond.synopses.pane_partials import window_behind
 from millpond.types import (
     Aggregate,
     CalendarWindow,
-    CountWindow,
     Expression,
     KindWindow,
     LandmarkWindow,
-    RowWindow,
-    SpanWindow,
     TimeWindow,
     Window,
-    WindowedQuery,
-    WindowQuery,
+    WindowAggregation,
     composed,
 )
 from millpond.windows.calendar_panes import back_from
 from millpond.windows.landmark_windows import BEGINNING, last_before
 from millpond.windows.registered import axis_of
 
-Q = TypeVar("Q", bound=WindowedQuery)
+Q = TypeVar("Q", bound=WindowAggregation)
 
 
-def start_of_last(window: Window | RowWindow, now: int, until: int) -> int:
+def start_of_last(window: Window, now: int, until: int) -> int:
     """Where the window begins that reaches up to `until`, exclusive."""
     match window:
-        case SpanWindow() | TimeWindow():
+        case TimeWindow():
             return now - window.range
         case KindWindow():  # of the windows that hold NOW, the one that ends first
             axis = axis_of(window.kind)
@@ -45,8 +40,6 @@ def start_of_last(window: Window | RowWindow, now: int, until: int) -> int:
         case LandmarkWindow():
             since = [int(last_before(mark, np.array([until]))[0]) for mark in window.landmarks]
             return min(since + ([now - window.range] if window.range else []))
-        case CountWindow():
-            raise TypeError("how far back so many rows lie is not a matter of time")
         case _:
             assert_never(window)
 
@@ -56,15 +49,16 @@ def moment_sql(time: int) -> str:
     return "NULL::TIMESTAMP" if time <= BEGINNING else f"make_timestamp({time})"
 
 
-def _narrowed(aggregate: Aggregate, query: WindowedQuery, end: int, until: int) -> Aggregate:
+def _narrowed(aggregate: Aggregate, query: WindowAggregation, end: int, until: int) -> Aggregate:
     """An aggregate with a window of its own, as one over the query's window with a filter."""
-    if not isinstance(query, WindowQuery) or (aggregate.range is None and aggregate.since is None):
+    window = query.behind(aggregate)
+    if window is None:
         return aggregate
-    start = start_of_last(window_behind(query, aggregate), end, until)
-    inside = f"epoch_us({quote(query.window.attribute)}) >= {start}"
+    start = start_of_last(window, end, until)
+    inside = f"epoch_us({quote(window.attribute)}) >= {start}"
     given = [] if aggregate.filter is None else [aggregate.filter]
     sql = f"({aggregate.filter}) AND {inside}" if given else inside
-    both = composed(sql, "BOOLEAN", given, [query.window.attribute])
+    both = composed(sql, "BOOLEAN", given, [window.attribute])
     return replace(aggregate, range=None, since=None, filter=both)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
-from typing import Any, Literal, TypeVar, assert_never
+from typing import Any, Literal, assert_never
 
 import duckdb
 import numpy as np
@@ -21,19 +21,18 @@ from millpond.synopses.folds import fold_columns
 from millpond.synopses.kernel import query_table
 from millpond.synopses.partials.specs import SynopsisSpec, common_parts, joined_stream, weighed
 from millpond.types import (
-    Aggregate,
     Aggregation,
     Landmark,
-    LandmarkWindow,
     QueryOptions,
     StreamDefinition,
-    StreamQuery,
     TimeWindow,
     Window,
+    WindowAggregation,
     WindowQuery,
     columns_read,
     to_json,
 )
+from millpond.types.durations import duration
 from millpond.windows import PaneCut, Panes, Rows, panes_of
 from millpond.windows.cuts import TOLD
 from millpond.windows.pane_layout import WHOLE
@@ -67,9 +66,8 @@ class PanesSpec(SynopsisSpec):
 
     def window_of(self, query: WindowQuery) -> Window:
         """The query's windows as they lie over its panes; without panes each is one of its own."""
-        if self.direct is None or not isinstance(query.window, TimeWindow):
-            return query.window
-        return replace(query.window, range=query.window.slide)
+        own = query.window
+        return own if self.direct is None else TimeWindow(own.slide, own.slide, own.origin, own.attribute)
 
     @property
     def paned(self) -> tuple[str, str]:
@@ -100,15 +98,61 @@ class PanesSpec(SynopsisSpec):
         shape = (self.stream, self.time, self.where, self.keys, self.single, self.feeds, type(self.panes))
         return (*shape, self.sets, self.form, self.landmarks, self.tail, self.reduce, self.narrowed, self.lookup)
 
-    def serves(self, needed: SynopsisSpec, query: StreamQuery) -> bool:
-        """Whether a query that needs `needed` can be answered from this synopsis."""
+    def serves(self, needed: SynopsisSpec, query: WindowAggregation) -> bool:
+        """See `SynopsisSpec`."""
         return (
             isinstance(needed, PanesSpec)
-            and isinstance(query, WindowQuery)
             and self._sharable == needed._sharable
-            and all(self.panes.serves(w) for w in windows_of(query))
+            and all(self.panes.serves(w) for w in query.windows)
             and self.covers(needed)
         )
+
+    def widened(self, needed: SynopsisSpec, query: WindowAggregation) -> PanesSpec | None:
+        """See `SynopsisSpec`."""
+        if not isinstance(needed, PanesSpec) or not self.agrees(needed):
+            return None
+        components = {c.name: c for c in (*self.components, *needed.components)}
+        wider = replace(
+            self,
+            components=tuple(components.values()),
+            casts=tuple((dict(self.casts) | dict(needed.casts)).items()),
+            carried=tuple(dict.fromkeys([*self.carried, *needed.carried])),
+        )
+        return wider if wider.serves(needed, query) else None
+
+    def rolls_up(self, needed: SynopsisSpec, query: WindowAggregation) -> bool:
+        """See `SynopsisSpec`."""
+        if not isinstance(needed, PanesSpec):
+            return False
+        if self.feeds or needed.feeds or self.lookup is not None or needed.lookup is not None:
+            return False
+        if self.panes.is_told or needed.panes.is_told:  # panes of which one may lie in several others
+            return False
+        same = (self.stream, self.time, self.where) == (needed.stream, needed.time, needed.where)
+        if not same or not set(needed.keys) <= set(self.keys) or not self.covers(needed) or self.interval is not None:
+            return False
+        if needed.interval is not None:
+            return needed.interval % self.panes.width == 0 and self.panes.phase == 0
+        return query.longest >= WHOLE or all(self.panes.serves(w) for w in query.windows)
+
+    @property
+    def makes_up(self) -> str:
+        """See `SynopsisSpec`."""
+        return f"its panes of {duration(self.panes.width)}"
+
+    def summarises(self, needed: SynopsisSpec) -> bool:
+        """See `SynopsisSpec`."""
+        if not isinstance(needed, PanesSpec) or self.panes != needed.panes or not self.covers(needed):
+            return False
+        same = (self.stream, self.time, self.where, self.keys) == (
+            needed.stream, needed.time, needed.where, needed.keys,
+        )  # fmt: skip
+        plain = not self.feeds and self.lookup is None and self.form == "eager" and not self.landmarks
+        return same and plain and not self.single
+
+    def at_intervals(self, interval: int) -> PanesSpec:
+        """See `SynopsisSpec`."""
+        return replace(self, interval=interval) if interval else self
 
 
 def _key_of(mark: Landmark) -> Any:
@@ -121,41 +165,6 @@ def over_all_time(query: Aggregation, time: str) -> WindowQuery:
     """A query with one window instead of its own, which holds all of time. time: the stream's event time."""
     mine = {f.name: getattr(query, f.name) for f in fields(Aggregation)}
     return WindowQuery(**mine, window=TimeWindow(WHOLE, WHOLE, 0, time))
-
-
-def window_behind(query: WindowQuery, aggregate: Aggregate) -> Window:
-    """The window of an aggregate: the one behind it where it has its own, else that of the query."""
-    window = query.window
-    if aggregate.since is not None:
-        return LandmarkWindow(window.slide, aggregate.since, window.origin, window.attribute)
-    if aggregate.range is not None:
-        return TimeWindow(aggregate.range, window.slide, window.origin, window.attribute)
-    return window
-
-
-def windows_of(query: WindowQuery) -> list[Window]:
-    """The windows of a query: its own, which holds all the others; then those behind aggregates, the longest first."""
-    behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
-    others = [w for w in behind if w != query.window]
-    return [query.window, *sorted(others, key=lambda w: (not w.landmarks, -w.range))]
-
-
-S = TypeVar("S", bound=SynopsisSpec)
-
-
-def at_intervals(spec: S, interval: int) -> S:
-    """The same where rows are seen at the start of their interval (microseconds); 0: at their own time.
-
-    Rows that are kept as they are have no intervals.
-    """
-    return replace(spec, interval=interval) if interval and isinstance(spec, PanesSpec) else spec
-
-
-def by_interval(spec: S) -> S:
-    """The same for the past of a query that says REDUCE BY INTERVAL: rows are seen at the start of their interval."""
-    if spec.reduce is None or spec.reduce.function != "interval":
-        return spec
-    return at_intervals(spec, spec.reduce.spans[0])
 
 
 def without_panes(spec: PanesSpec, window: TimeWindow) -> PanesSpec:
@@ -178,7 +187,7 @@ def panes_spec(query: WindowQuery, stream: StreamDefinition, options: QueryOptio
     window = query.window
     spec = PanesSpec(
         **common_parts(query, stream),
-        panes=panes_of(window, *(w.range for w in windows_of(query))),
+        panes=panes_of(window, *(w.range for w in query.windows)),
         single=_needs_all_groups(query),
         landmarks=window.landmarks,
         tail=window.range if window.landmarks else 0,

@@ -12,43 +12,15 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.synopses.pane_partials import PanesSpec, regroup, windows_of
-from millpond.synopses.partials.dispatch import Spec
-from millpond.types import WindowedQuery, WindowQuery
+from millpond.synopses.pane_partials import PanesSpec, regroup
 from millpond.windows.pane_layout import WHOLE
 
 #: A column of partials on streams that drop late rows: the progress that a late row was behind.
 CUT = "cut"
 
 
-def rolls_up(have: Spec, needed: Spec, query: WindowedQuery) -> bool:
-    """Whether the partials that a query needs can be made of partials of `have`.
-
-    The rows must be the same (stream, time, filter, those on which an expression fails), every key and component there,
-    and each of its windows, or with `REDUCE BY INTERVAL` each interval, a run of whole panes.
-    """
-    if not isinstance(have, PanesSpec) or not isinstance(needed, PanesSpec) or not isinstance(query, WindowQuery):
-        return False
-    if have.feeds or needed.feeds:
-        return False
-    if have.panes.is_told or needed.panes.is_told:  # panes of which one may lie in several others
-        return False
-    same = (have.stream, have.time, have.where) == (needed.stream, needed.time, needed.where)
-    if not same or not set(needed.keys) <= set(have.keys) or not have.agrees(needed):
-        return False
-    if not {c.name for c in needed.components} <= {c.name for c in have.components}:
-        return False
-    if have.interval is not None or have.lookup is not None or needed.lookup is not None:
-        return False
-    if needed.interval is not None:
-        return needed.interval % have.panes.width == 0 and have.panes.phase == 0
-    if query.window.range >= WHOLE:
-        return True
-    return all(have.panes.serves(w) for w in windows_of(query))
-
-
 def rolled_up(db: duckdb.DuckDBPyConnection, have: PanesSpec, needed: PanesSpec, table: pa.Table) -> pa.Table:
-    """Partials of `have` as partials of `needed`; see `rolls_up`. Cuts stay as they are."""
+    """Partials of `have` as partials of `needed`; see `PanesSpec.rolls_up`. Cuts stay as they are."""
     if not table.num_rows:
         return table
     columns = {"pane": pa.array(_panes(have, needed, table["pane"].to_numpy()))}

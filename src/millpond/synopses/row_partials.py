@@ -21,9 +21,8 @@ from numpy.typing import NDArray
 from millpond.support.distinct import distinct, is_among
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.kernel import query_table
-from millpond.synopses.partials.specs import SynopsisSpec, common_parts, joined_stream, weighed
-from millpond.types import DAY, CountWindow, QueryOptions, RowWindowQuery, StreamDefinition, StreamQuery
-from millpond.windows import Panes
+from millpond.synopses.partials.specs import RowKeeping, SynopsisSpec, common_parts, joined_stream, weighed
+from millpond.types import QueryOptions, RowWindowQuery, StreamDefinition, StreamQuery
 from millpond.windows.candidates import Ints
 from millpond.windows.row_runs import firsts, numbers, sorted_by
 
@@ -72,25 +71,10 @@ class RowsKept:
 
 
 @dataclass(frozen=True, kw_only=True)
-class RowsSpec(SynopsisSpec):
+class RowsSpec(RowKeeping):
     """What a synopsis of rows keeps. Two queries whose filter and keys agree can share one (`serves`)."""
 
     rows: RowsKept
-
-    @property
-    def keeps_cuts(self) -> bool:
-        """See `SynopsisSpec`."""
-        return True
-
-    @property
-    def panes(self) -> Panes:
-        """The microseconds that its rows lie in."""
-        return Panes(1)
-
-    @property
-    def form(self) -> Literal["eager"]:
-        """Its rows are kept with their components."""
-        return "eager"
 
     @property
     def spread(self) -> tuple[str, ...]:
@@ -129,13 +113,12 @@ def kept_for(query: RowWindowQuery, late: Literal["revise", "drop"], options: Qu
     """What the synopsis of a query over a window of rows keeps."""
     if query.feeds:
         late = "revise"  # see `millpond.catalog.unions`
-    behind = 0 if late == "drop" else revised_for(query, options)
+    behind = 0 if late == "drop" else query.revised_for(options)
     limited = late == "revise" and options.limited
     if options.delay:
         late, behind = "drop", options.delay
     window, union = query.window, bool(query.feeds)
-    rows = window.rows if isinstance(window, CountWindow) else 0
-    return RowsKept(len(window.partition), rows, window.reach, window.numbered, late, behind, union, limited)
+    return RowsKept(len(window.partition), window.rows, window.reach, window.numbered, late, behind, union, limited)
 
 
 #: The column that says in which epoch a row of a union came.
@@ -146,11 +129,6 @@ def arrivals(table: pa.Table) -> tuple[Ints, ...]:
     """Rows in order of these came one behind the other: by `_id`, of a union by epoch and `_id`."""
     ids = table["_id"].to_numpy()
     return (table[CAME].to_numpy(), ids) if CAME in table.column_names else (ids,)
-
-
-def revised_for(query: RowWindowQuery, options: QueryOptions) -> int:
-    """How long behind progress late rows still count (SEMANTICS, late rows), microseconds."""
-    return options.revise_for if options.revise_for is not None else max(DAY, 10 * query.window.reach)
 
 
 def partial_rows(db: duckdb.DuckDBPyConnection, spec: RowsSpec, segment: pa.Table, extra: str = "") -> pa.Table:

@@ -30,10 +30,9 @@ from millpond.synopses.aggregates.entries import shrink
 from millpond.synopses.aggregates.taken_back import SIGN
 from millpond.synopses.kernel import query_table
 from millpond.synopses.pane_partials import regroup
-from millpond.synopses.partials.specs import SynopsisSpec, casts_of, common_parts, joined_stream
+from millpond.synopses.partials.specs import RowKeeping, SynopsisSpec, casts_of, common_parts, joined_stream
 from millpond.synopses.row_partials import codes_of
-from millpond.types import DAY, Expression, QueryOptions, SessionQuery, StreamDefinition, StreamQuery
-from millpond.windows import Panes
+from millpond.types import Expression, QueryOptions, SessionQuery, StreamDefinition, StreamQuery
 from millpond.windows.candidates import Ints
 from millpond.windows.row_runs import sorted_by
 from millpond.windows.session_runs import Sessions, sessions_of
@@ -70,25 +69,10 @@ class SessionsKept:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SessionsSpec(SynopsisSpec):
+class SessionsSpec(RowKeeping):
     """What a synopsis of sessions keeps. Two queries whose filter, keys and sessions agree can share one (`serves`)."""
 
     sessions: SessionsKept
-
-    @property
-    def keeps_cuts(self) -> bool:
-        """See `SynopsisSpec`."""
-        return True
-
-    @property
-    def panes(self) -> Panes:
-        """The microseconds that its rows lie in."""
-        return Panes(1)
-
-    @property
-    def form(self) -> Literal["eager"]:
-        """Its rows are kept as partials."""
-        return "eager"
 
     @property
     def apart(self) -> bool:
@@ -140,7 +124,7 @@ def sessions_spec(query: SessionQuery, stream: StreamDefinition, options: QueryO
     options, late = options or QueryOptions(), stream.options.late
     if query.feeds:
         late = "revise"  # see `millpond.catalog.unions`
-    behind = 0 if late == "drop" else session_revised_for(query, options)
+    behind = 0 if late == "drop" else query.revised_for(options)
     limited = late == "revise" and options.limited
     if options.delay:
         late, behind = "drop", options.delay
@@ -151,11 +135,6 @@ def sessions_spec(query: SessionQuery, stream: StreamDefinition, options: QueryO
     used = {quote(name) for name in spec.columns_of(rows)}  # with those of the gap
     casts = tuple(c for c in casts_of(rows) if c[0] in used)
     return replace(spec, casts=casts, narrowed=tuple(c for c in query.narrowed if c[0] in used))
-
-
-def session_revised_for(query: SessionQuery, options: QueryOptions) -> int:
-    """How long behind progress late rows still count (SEMANTICS, late rows), microseconds."""
-    return options.revise_for if options.revise_for is not None else max(DAY, 10 * query.window.reach)
 
 
 # -- rows into partials ------------------------------------------------------------------------------------------------

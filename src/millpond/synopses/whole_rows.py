@@ -16,10 +16,11 @@ from millpond.synopses.aggregates.splits import Component
 from millpond.synopses.aggregates.splitting import components_of
 from millpond.synopses.kernel import query_table
 from millpond.synopses.pane_partials import PanesSpec
-from millpond.synopses.partials.specs import weighed
+from millpond.synopses.partials.specs import SynopsisSpec, weighed
 from millpond.types import Aggregation
 
 A = TypeVar("A", bound=Aggregation)
+S = TypeVar("S", bound=SynopsisSpec)
 
 
 def unweighed(query: A) -> A:
@@ -42,7 +43,7 @@ def counterparts(query: Aggregation, time: str) -> dict[str, Component] | None:
     return found
 
 
-def plain_spec(spec: PanesSpec, query: Aggregation) -> PanesSpec | None:
+def plain_spec(spec: S, query: Aggregation) -> S | None:
     """The synopsis with the same groups and panes over whole rows; None where `counterparts` finds none."""
     found = counterparts(query, spec.time)
     if found is None:

@@ -91,7 +91,8 @@ def _names(kind: Any) -> tuple[str, ...] | None:
 
 @functools.cache
 def _readers(kind: Any) -> dict[str, Reader]:
-    return {name: _reader(hint) for name, hint in typing.get_type_hints(kind).items()}
+    hints = typing.get_type_hints(kind)
+    return {each.name: _reader(hints[each.name]) for each in dataclasses.fields(kind)}
 
 
 def _read(reader: Reader, value: Any) -> Any:

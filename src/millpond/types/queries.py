@@ -6,17 +6,20 @@ kinds of queries matches them all (`typing.assert_never`).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Self
 
-from millpond.types.columns import NUMBER, Column
+from millpond.types.columns import DAY, NUMBER, Column
 from millpond.types.json_records import TAG, Variant
+from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import Aggregate, Feed, Key, OrderTerm, Output
 from millpond.types.reduction_forms import Reduction
 from millpond.types.relation_queries import (
     ConstantInput,
     Driven,
+    Elements,
     Grouped,
     Joined,
     JoinPlan,
@@ -25,13 +28,22 @@ from millpond.types.relation_queries import (
     RelationInput,
     RelationPlan,
 )
-from millpond.types.selections import JoinFactor, Side
+from millpond.types.selections import Edge, JoinFactor, Side
 from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, registered_in
-from millpond.types.window_definitions import KindWindow, RowWindow, SessionWindow, TimedWindow, Window
+from millpond.types.window_definitions import (
+    EndedWindow,
+    KindWindow,
+    LandmarkWindow,
+    RowWindow,
+    SessionWindow,
+    TimedWindow,
+    TimeWindow,
+    Window,
+)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Answer(Variant):
+class Answer(Variant, ABC):
     """What all queries have: the columns of their answer, and the text that they were written as.
 
     time_columns: stand in front of those of `select`, and say of which window or instant a row of the answer is.
@@ -39,6 +51,7 @@ class Answer(Variant):
     of_instants: what it answers holds at instants; else it is of windows.
     numbered: windows have numbers, which count from the first row that there is.
     adds_up: the answer follows from what intervals of event time add up to, so that REDUCE may see the past as sums.
+    as_retained: it sees rows for as long as retention says; else for as long as their files are there.
     keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
         is a bag, and revisions add rows to it and take others out.
     """
@@ -48,6 +61,7 @@ class Answer(Variant):
     of_instants: ClassVar[bool] = False
     numbered: ClassVar[bool] = False
     adds_up: ClassVar[bool] = False
+    as_retained: ClassVar[bool] = False
     keyed: ClassVar[bool] = True
 
     select: tuple[Output, ...]
@@ -69,9 +83,9 @@ class Answer(Variant):
         return ()
 
     @property
+    @abstractmethod
     def names_by_input(self) -> tuple[tuple[str, ...], ...]:
         """The names of the streams that it reads, by input: several of a union."""
-        raise NotImplementedError
 
     @property
     def stream_names(self) -> tuple[str, ...]:
@@ -103,9 +117,23 @@ class Answer(Variant):
         """The reference of the registered kind that its windows are of; None: they are of none."""
         return None
 
+    @abstractmethod
     def with_narrowed(self, narrowed: Sequence[tuple[tuple[str, str], ...]]) -> Self:
         """The query with what it knows of columns that became wider (`StreamQuery.narrowed`), by input."""
-        raise NotImplementedError
+
+    @property
+    def longest(self) -> int:
+        """How long its windows are at most, microseconds; 0: that is not a matter of time."""
+        return 0
+
+    def revised_for(self, options: QueryOptions) -> int:
+        """How long behind progress its answers can be revised (SEMANTICS, late rows), microseconds."""
+        return max(DAY, 10 * self.longest) if options.revise_for is None else options.revise_for
+
+    @property
+    def partial_for(self) -> int:
+        """How long windows may lack rows behind the first one that is there, microseconds; 0: that is not known."""
+        return 0
 
     @property
     def reduced(self) -> bool:
@@ -194,6 +222,16 @@ class StreamQuery(Answer):
         return tuple(f.name for f in self.feeds)
 
     @property
+    def scan(self) -> Self:
+        """What is asked of the rows: all of it."""
+        return self
+
+    @property
+    def begins(self) -> tuple[tuple[str, Edge], ...]:
+        """The streams that it reads, and from where on: the beginning."""
+        return ((self.stream, Edge()),)
+
+    @property
     def reductions(self) -> tuple[Reduction, ...]:
         """See `Answer`."""
         return () if self.reduce is None else (self.reduce,)
@@ -248,6 +286,8 @@ class WindowAggregation(Aggregation):
     told_apart: columns that tell windows of one group apart which end at one instant.
     """
 
+    window: EndedWindow
+
     time_columns: ClassVar[tuple[Column, ...]] = (
         Column("window_start", "TIMESTAMP"),
         Column("window_end", "TIMESTAMP"),
@@ -259,6 +299,24 @@ class WindowAggregation(Aggregation):
     def partition(self) -> tuple[Key, ...]:
         """What windows are made for each value of, beside the keys."""
         return ()
+
+    @property
+    def longest(self) -> int:
+        """See `Answer`."""
+        return self.window.reach
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """Those that end at instants: its own, which holds all the others; then those behind aggregates."""
+        return ()
+
+    def behind(self, aggregate: Aggregate) -> Window | None:
+        """The window that stands behind an aggregate; None: it is over the window of the query."""
+        return None
+
+    def place_of(self, aggregate: Aggregate) -> int:
+        """Which of its windows an aggregate is over; 0: the query's own."""
+        return 0
 
     @property
     def identity(self) -> tuple[Column, ...]:
@@ -281,6 +339,29 @@ class WindowQuery(WindowAggregation):
     def window_kind(self) -> str | None:
         """See `Answer`."""
         return self.window.kind if isinstance(self.window, KindWindow) else None
+
+    @property
+    def partial_for(self) -> int:
+        """See `Answer`: of windows that grow it is not known."""
+        return 0 if self.window.landmarks else self.window.reach
+
+    @property
+    def windows(self) -> tuple[Window, ...]:
+        """See `WindowAggregation`. The longest ones come first."""
+        behind = dict.fromkeys(self.behind(a) or self.window for a in self.aggregates)
+        others = [w for w in behind if w != self.window]
+        return (self.window, *sorted(others, key=lambda w: (not w.landmarks, -w.range)))
+
+    def behind(self, aggregate: Aggregate) -> Window | None:
+        """See `WindowAggregation`: it ends when the query's does."""
+        own = self.window
+        if aggregate.since is not None:
+            return LandmarkWindow(own.slide, aggregate.since, own.origin, own.attribute)
+        return None if aggregate.range is None else TimeWindow(aggregate.range, own.slide, own.origin, own.attribute)
+
+    def place_of(self, aggregate: Aggregate) -> int:
+        """See `WindowAggregation`."""
+        return self.windows.index(self.behind(aggregate) or self.window)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -325,11 +406,14 @@ class GroupScan(Aggregation):
     """Groups of all rows of a stream: an ad hoc SELECT, or what a row query's answer is made of. It never stands."""
 
     adds_up: ClassVar[bool] = True
+    as_retained: ClassVar[bool] = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowScan(StreamQuery):
     """Rows of a stream: an ad hoc SELECT, or a row query's answer. `select` and `order_by` are over its columns."""
+
+    as_retained: ClassVar[bool] = True
 
     @property
     def aggregates(self) -> tuple[Aggregate, ...]:
@@ -385,7 +469,12 @@ class Relational(Answer):
     @property
     def reach(self) -> int:
         """See `Answer`."""
-        return max(item.window.reach or 0 for item in self.inputs)
+        return self.longest
+
+    @property
+    def longest(self) -> int:
+        """See `Answer`."""
+        return max((item.window.reach or 0 for item in self.inputs), default=0)
 
     @property
     def change_columns(self) -> tuple[Column, ...]:
@@ -396,6 +485,16 @@ class Relational(Answer):
     def makes_stream(self) -> bool:
         """Whether its answer is a stream; else it is a relation."""
         return True
+
+    @property
+    def in_order(self) -> bool:
+        """Whether its SQL gives all rows their places."""
+        return False
+
+    @property
+    def forgets(self) -> bool:
+        """Whether it needs no row again that it has reported, unless the row leaves its window."""
+        return False
 
     @property
     def probes(self) -> tuple[Probe, ...]:
@@ -443,6 +542,16 @@ class RelationQuery(Relational):
     def makes_stream(self) -> bool:
         """Whether its answer is a stream."""
         return self.operator is not None
+
+    @property
+    def in_order(self) -> bool:
+        """See `Relational`."""
+        return self.ordered
+
+    @property
+    def forgets(self) -> bool:
+        """See `Relational`: ISTREAM of select and project."""
+        return isinstance(self.plan, Elements) and self.operator == "istream"
 
     @property
     def driver(self) -> str:
@@ -499,6 +608,16 @@ class RowQuery:
     def factors(self) -> tuple[JoinFactor, ...]:
         """The join factors, in the order in which sides come in."""
         return () if self.join is None else (self.join, *self.further)
+
+    @property
+    def scan(self) -> GroupScan | RowScan:
+        """What is asked of the rows of its stretch."""
+        return self.query
+
+    @property
+    def begins(self) -> tuple[tuple[str, Edge], ...]:
+        """The streams that it reads, and from where on."""
+        return tuple((s.stream, s.span.begin) for s in self.sides)
 
     @property
     def expressions(self) -> tuple[Expression, ...]:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from millpond.support.sql import text_literal
 from millpond.types.columns import Column
-from millpond.types.json_records import Upgraded, Variant
+from millpond.types.json_records import TAG, Upgraded, Variant
 from millpond.types.outputs import Feed
 from millpond.types.reduction_forms import Reduction
 from millpond.types.sql_expressions import Expression, calls_of_statement
@@ -47,13 +47,70 @@ class RelationInput:
 
 
 @dataclass(frozen=True)
-class ConstantInput:
-    """A relation that does not change with time: a table (ad hoc also the answers of a query, or a side stream)."""
+class NamedInput(Variant):
+    """A relation in FROM by its name. Of a standing query it is a table; ad hoc it may be anything that is there.
+
+    alias: what the SQL calls it. name: of the table, query or stream, as declared. columns: what the SQL expects, with
+        DuckDB types, in this order.
+    by_windows: its rows are of windows, so that some need not be read.
+    """
+
+    by_windows: ClassVar[bool] = False
 
     alias: str
-    kind: str
     name: str
     columns: tuple[Column, ...]
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """An input from before it said its kind by its type."""
+        kinds = {
+            "table": "TableInput",
+            "query": "AnswersInput",
+            "revisions": "RevisionsInput",
+            "final": "FinalInput",
+            "late": "LateInput",
+            "dead": "DeadInput",
+        }
+        return {**value, TAG: kinds[value["kind"]]}
+
+
+@dataclass(frozen=True)
+class TableInput(NamedInput):
+    """The rows of a table."""
+
+
+@dataclass(frozen=True)
+class AnswersInput(NamedInput):
+    """The latest answers of a query."""
+
+    by_windows: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class RevisionsInput(NamedInput):
+    """All that a query has answered: `FROM q ALL REVISIONS`."""
+
+    by_windows: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class FinalInput(NamedInput):
+    """Those answers of a query that can no longer change: `FROM q FINAL`."""
+
+
+@dataclass(frozen=True)
+class LateInput(NamedInput):
+    """The rows of a stream that were late: `FROM late(s)`."""
+
+
+@dataclass(frozen=True)
+class DeadInput(NamedInput):
+    """The dead letters of a stream: `FROM dead(s)`."""
+
+
+#: What does not change while a query is answered.
+ConstantInput = TableInput | AnswersInput | RevisionsInput | FinalInput | LateInput | DeadInput
 
 
 @dataclass(frozen=True)
@@ -155,6 +212,54 @@ def _spread_read(spread: Sequence[Any]) -> list[Any]:
     return [each or None for each in spread]
 
 
+class _Dealing(Variant):
+    """How rows of a frequent key are placed.
+
+    splits: otherwise than those of other keys. copied: in every shard.
+    """
+
+    splits: ClassVar[bool] = True
+    copied: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class NotDealt(_Dealing):
+    """As those of other keys."""
+
+    splits: ClassVar[bool] = False
+
+
+@dataclass(frozen=True)
+class DealtBy(_Dealing):
+    """By the hash of a column, quoted."""
+
+    column: str
+
+    def __str__(self) -> str:
+        return f"its rows are dealt over the shards by {self.column}"
+
+
+@dataclass(frozen=True)
+class Copied(_Dealing):
+    """Every shard has them."""
+
+    copied: ClassVar[bool] = True
+
+    def __str__(self) -> str:
+        return "every shard has its rows"
+
+
+#: How rows of a frequent key are placed.
+Dealing = NotDealt | DealtBy | Copied
+
+
+def dealing_read(deal: Any) -> Any:
+    """How they are placed, which was a text: a column, 'copies', or '' where that is as usual."""
+    if not isinstance(deal, str):
+        return deal
+    return {"": {TAG: "NotDealt"}, "copies": {TAG: "Copied"}}.get(deal, {TAG: "DealtBy", "column": deal})
+
+
 @dataclass(frozen=True)
 class JoinPlan(Upgraded):
     """A join of windows and tables whose rows are valid while all their parts are.
@@ -168,8 +273,7 @@ class JoinPlan(Upgraded):
         empty: they must stay together.
     plain: the item and the column of each output, where the select list has nothing but columns that are stored as they
         are shown; else empty.
-    deal: of each item, how rows of a frequent key are placed: by the hash of a column ('"a"'), or in every shard
-        ('copies'); empty: as those of other keys.
+    deal: of each item, how rows of a frequent key are placed; empty: as those of other keys.
     conditions: what `on` consists of. names: of the items, as the query calls them.
     alike: numbers of equalities that make columns of three items or more all equal, so that any two of them meet.
     hashes: of each key that some items share and the answer shows, by what the rows of these items can be spread over
@@ -185,7 +289,7 @@ class JoinPlan(Upgraded):
     select: str
     spread: tuple[Expression | None, ...] = ()
     plain: tuple[tuple[int, str], ...] = ()
-    deal: tuple[str, ...] = ()
+    deal: tuple[Dealing, ...] = ()
     conditions: tuple[JoinCondition, ...] = ()
     names: tuple[str, ...] = ()
     alike: tuple[tuple[int, ...], ...] = ()
@@ -193,9 +297,10 @@ class JoinPlan(Upgraded):
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """What rows are spread by was SQL alone."""
+        """What rows are spread by was SQL alone, and how they are dealt a text."""
         hashes = [_spread_read(each) for each in value.get("hashes", ())]
-        return {**value, "spread": _spread_read(value.get("spread", ())), "hashes": hashes}
+        deal = [dealing_read(each) for each in value.get("deal", ())]
+        return {**value, "spread": _spread_read(value.get("spread", ())), "hashes": hashes, "deal": deal}
 
     @property
     def alone(self) -> tuple[int, ...]:

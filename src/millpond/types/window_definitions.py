@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from millpond.types.columns import DAY
 from millpond.types.instants import Landmark
@@ -12,8 +12,31 @@ from millpond.types.outputs import Key
 from millpond.types.sql_expressions import Expression
 
 
-class _EndsAtInstants(Variant):
-    """What the kinds of windows that end at instants have in common."""
+class _HasEnds(Variant):
+    """What the kinds of windows that have ends have in common.
+
+    lead: how long before its start rows may still be of the window, microseconds; -1: its start is not in it.
+    first_whole: the number of the first window that is whole where numbers count from the first row that is left; 0:
+        its number says nothing of that.
+    """
+
+    @property
+    def lead(self) -> int:
+        """None are."""
+        return 0
+
+    @property
+    def first_whole(self) -> int:
+        """What it lacks follows from its start."""
+        return 0
+
+
+class _EndsAtInstants(_HasEnds):
+    """What the kinds of windows that end at instants have in common.
+
+    landmarks: all landmarks since which it grows. reach: how long windows are at most, microseconds; 0: that is not
+        known.
+    """
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -21,6 +44,11 @@ class _EndsAtInstants(Variant):
         if value.get("kind") is not None:
             return {"type": "KindWindow", **value}
         return {"type": "TimeWindow" if value.get("landmark") is None else "LandmarkWindow", **value}
+
+    @property
+    def landmarks(self) -> tuple[Landmark, ...]:
+        """None: it does not grow."""
+        return ()
 
 
 @dataclass(frozen=True)
@@ -60,9 +88,9 @@ class TimeWindow(_EndsAtInstants):
     attribute: str = "ts"
 
     @property
-    def landmarks(self) -> tuple[Landmark, ...]:
-        """None: it does not grow."""
-        return ()
+    def reach(self) -> int:
+        """RANGE."""
+        return self.range
 
 
 @dataclass(frozen=True)
@@ -86,39 +114,33 @@ class LandmarkWindow(_EndsAtInstants):
         """All landmarks since which it grows."""
         return (self.landmark, *self.beside)
 
+    @property
+    def reach(self) -> int:
+        """That of the windows that do not grow."""
+        return self.range
+
 
 @dataclass(frozen=True)
 class KindWindow(_EndsAtInstants):
     """Windows of a registered kind.
 
-    RANGE and SLIDE are one window, since ids of windows stand in the place of times.
+    RANGE and SLIDE are one window, since ids of windows stand in the place of times; origin is the end of window -1.
 
     kind: its reference, see `millpond.windows.registered`. length: how long windows are, microseconds.
     """
+
+    range: ClassVar[int] = 1
+    slide: ClassVar[int] = 1
+    origin: ClassVar[int] = 0
 
     kind: str
     length: int = 0
     attribute: str = "ts"
 
     @property
-    def range(self) -> int:
-        """One window."""
-        return 1
-
-    @property
-    def slide(self) -> int:
-        """One window."""
-        return 1
-
-    @property
-    def origin(self) -> int:
-        """The end of the window whose id is -1, as an id."""
-        return 0
-
-    @property
-    def landmarks(self) -> tuple[Landmark, ...]:
-        """None: what windows hold is what their kind says."""
-        return ()
+    def reach(self) -> int:
+        """How long windows are."""
+        return self.length
 
     @property
     def name(self) -> str:
@@ -134,8 +156,10 @@ class CalendarWindow(_EndsAtInstants):
     grow (`RANGE ALL EVERY length`) begin with the stretch of `length` that their last instant lies in, of which
     `anchor` is an edge.
 
-    anchor: microseconds since 1970 as the zone's clock shows them.
+    anchor: microseconds since 1970 as the zone's clock shows them; it places the windows, and no origin does.
     """
+
+    origin: ClassVar[int] = 0
 
     length: CalendarSpan
     step: CalendarSpan
@@ -155,14 +179,9 @@ class CalendarWindow(_EndsAtInstants):
         return self.step.longest
 
     @property
-    def origin(self) -> int:
-        """What places them is `anchor`."""
-        return 0
-
-    @property
-    def landmarks(self) -> tuple[Landmark, ...]:
-        """None: windows that grow are no longer than `length`."""
-        return ()
+    def reach(self) -> int:
+        """The longest."""
+        return self.length.longest
 
 
 #: Windows that end at instants.
@@ -184,7 +203,7 @@ class KindDefinition:
     id: int = 0
 
 
-class _EndsWithRows(Variant):
+class _EndsWithRows(_HasEnds):
     """What the kinds of windows that end with rows have in common."""
 
     @classmethod
@@ -216,13 +235,20 @@ class CountWindow(_EndsWithRows):
         """How far before its end the window may begin, microseconds; 0: that is not a matter of time."""
         return 0
 
+    @property
+    def first_whole(self) -> int:
+        """The first that ends with so many rows."""
+        return -(-self.rows // self.slide)
+
 
 @dataclass(frozen=True)
 class SpanWindow(_EndsWithRows):
     """The rows with end - range < time <= end (microseconds) up to a row: `[RANGE t SLIDE m ROWS]`.
 
-    The other fields are those of `CountWindow`.
+    The other fields are those of `CountWindow`; it is made of no number of rows.
     """
+
+    rows: ClassVar[int] = 0
 
     range: int
     slide: int = 1
@@ -235,13 +261,18 @@ class SpanWindow(_EndsWithRows):
         """How far before its end the window begins, microseconds."""
         return self.range
 
+    @property
+    def lead(self) -> int:
+        """It begins behind its start."""
+        return -1
+
 
 #: Windows that end with a row.
 RowWindow = CountWindow | SpanWindow
 
 
 @dataclass(frozen=True)
-class SessionWindow:
+class SessionWindow(_HasEnds):
     """Sessions: maximal runs of rows, `[SESSION gap MAX longest]`, `[PARTITION BY a SESSION gap]`; microseconds.
 
     A row at t reaches to t + its gap, both included; rows that reach one another, also by way of others, are a session.
@@ -261,16 +292,29 @@ class SessionWindow:
     attribute: str = "ts"
 
     @property
+    def lead(self) -> int:
+        """A row that is gone may have reached its first one."""
+        return self.gap
+
+    @property
     def reach(self) -> int:
         """How long a session that is like others may be, as far as that is known: the longest, or else its gap."""
         return self.longest or self.gap
+
+
+#: Windows that have ends.
+EndedWindow = Window | RowWindow | SessionWindow
 
 
 class _OfRelation(Variant):
     """What windows without SLIDE have in common: each makes a stream a relation, defined at every instant (CQL).
 
     `since` and `reach` are None where a row's age says nothing.
+    leaves: rows leave it. pushes: rows leave it because of others that come.
     """
+
+    leaves: ClassVar[bool] = True
+    pushes: ClassVar[bool] = False
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -292,6 +336,10 @@ class _OfRelation(Variant):
         """The least event time of its rows at an instant."""
         return None
 
+    def holds(self, other: RelationWindow) -> bool:
+        """Whether every row of another window over the same rows is certainly in this one, too."""
+        return False
+
 
 @dataclass(frozen=True)
 class RangeWindow(_OfRelation):
@@ -311,6 +359,10 @@ class RangeWindow(_OfRelation):
     def since(self, instant: int) -> int:
         """The range before."""
         return instant - self.range
+
+    def holds(self, other: RelationWindow) -> bool:
+        """See `_OfRelation`."""
+        return isinstance(other, RangeWindow) and self.range >= other.range
 
 
 @dataclass(frozen=True)
@@ -341,13 +393,25 @@ class LatestRowsWindow(_OfRelation):
     partition: columns, as declared; the last rows are those of each partition.
     """
 
+    pushes: ClassVar[bool] = True
+
     rows: int
     partition: tuple[str, ...] = ()
+
+    def holds(self, other: RelationWindow) -> bool:
+        """See `_OfRelation`."""
+        return isinstance(other, LatestRowsWindow) and (self.partition == other.partition and self.rows >= other.rows)
 
 
 @dataclass(frozen=True)
 class UnboundedWindow(_OfRelation):
     """All rows up to τ: `[RANGE UNBOUNDED]`."""
+
+    leaves: ClassVar[bool] = False
+
+    def holds(self, other: RelationWindow) -> bool:
+        """See `_OfRelation`."""
+        return True
 
 
 #: A window whose rows leave as time goes on.

@@ -81,7 +81,7 @@ def _of_stream(core: Core, runtime: StreamRuntime) -> list[dict[str, object]]:
 
 def _summary(core: Core, stream: StreamDefinition, number: int, summary: Summary) -> dict[str, object]:
     """The line of a summary: its entries stand for all rows of files; their rows are partial aggregates."""
-    entries = [s for s in core.summaries.segments if s.shard == summary.id]
+    entries = [s for s in core.storage.summaries.segments if s.shard == summary.id]
     segments = core.streams[stream.id].archive.segments
     waiting = 0 if summary.lazy else len(missing(core.storage, summary, segments))
     state = f"{waiting} of {len(segments)} sections to be made" if waiting else "ready"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeAlias
+from typing import TypeAlias, assert_never
 
 import pyarrow as pa
 
@@ -36,7 +36,21 @@ from millpond.progress import NEVER, StreamProgress
 from millpond.synopses import spec_of
 from millpond.synopses.finish import unnamed
 from millpond.synopses.pane_partials import over_all_time
-from millpond.types import GroupScan, Query, RowQuery, RowScan, ScanQuery, Staged, StreamDefinition, StreamQuery
+from millpond.types import (
+    GroupScan,
+    PairsQuery,
+    Query,
+    RelationQuery,
+    RowQuery,
+    RowScan,
+    RowWindowQuery,
+    ScanQuery,
+    SessionQuery,
+    Staged,
+    StreamDefinition,
+    StreamQuery,
+    WindowQuery,
+)
 from millpond.types.durations import duration
 from millpond.types.instants import moment
 from millpond.types.plan_nodes import Fact, PlanNode, said
@@ -130,7 +144,7 @@ class _Explaining:
         more = [Fact("status", f"{standing.status}{reason}; live from epoch {standing.first_epoch}")]
         parts = [
             node
-            for each in dict.fromkeys(standing.inputs or (standing.synopsis,))
+            for each in standing.owners
             if each in self.operators.storing
             for node in self.attempt(each, partial(self.operators.storing[each].explain, facts, standing))
         ]
@@ -182,12 +196,16 @@ class _Explaining:
     def once(self, query: Query) -> PlanNode:
         """An ad hoc query: what its operator would be."""
         node = self.answered(query, None, self.facts)
-        if isinstance(query, RowQuery):
-            reduced = self.reduced(query.query, lambda: select_once(self.core, query).table)
-            return node.with_more((said("ad hoc", "ad hoc: nothing is kept"),), reduced)
-        if isinstance(query, StreamQuery):
-            return node.with_more(children=self.reduced(query, lambda: select_stream(self.core, query)))
-        return node
+        match query:
+            case RowQuery():
+                reduced = self.reduced(query.query, lambda: select_once(self.core, query).table)
+                return node.with_more((said("ad hoc", "ad hoc: nothing is kept"),), reduced)
+            case WindowQuery() | RowWindowQuery() | SessionQuery():
+                return node.with_more(children=self.reduced(query, lambda: select_stream(self.core, query)))
+            case RelationQuery() | PairsQuery():
+                return node
+            case _:
+                assert_never(query)
 
     def scan(self, query: ScanQuery) -> PlanNode:
         """An ad hoc query over the rows of a stream, which no operator answers but a scan of the archive."""
@@ -265,9 +283,9 @@ def facts_of(core: Core, analyze: bool) -> PlanFacts:
             core.path,
             core.catalog,
             core.published,
-            core.filters,
-            core.state.segments,
-            core.summaries.segments,
+            core.controllers.filters,
+            core.storage.state.segments,
+            core.storage.summaries.segments,
             {stream: runtime.archive.snapshot for stream, runtime in core.streams.items()},
             partial(served, core.archives, make=False),
             partial(table_fact, core),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
+from millpond.catalog.catalogs import Catalogs
 from millpond.engine.core import Core
 from millpond.types.sql_expressions import registered_in
 
@@ -18,7 +19,7 @@ def show_functions(core: Core) -> pa.Table:
     """
     catalog = core.catalog
     found = sorted(catalog.functions.values(), key=lambda f: f.name)
-    users = [", ".join(each) for each in users_of(core, [f.reference for f in found])]
+    users = [", ".join(each) for each in users_of(core.catalogs, [f.reference for f in found])]
     return pa.table(
         {
             "function": pa.array([f.name for f in found], pa.string()),
@@ -31,13 +32,13 @@ def show_functions(core: Core) -> pa.Table:
     )
 
 
-def users_of(core: Core, references: Sequence[str]) -> list[list[str]]:
+def users_of(catalogs: Catalogs, references: Sequence[str]) -> list[list[str]]:
     """Of each function the names of the queries, streams and summaries that call it, in order.
 
     Arguments:
         references: of the functions.
     """
-    catalog, register = core.catalog, core.register
+    catalog, register = catalogs.catalog, catalogs.register
     users = [(n, q.definition.query.registered) for q in catalog.queries.values() for n in catalog.known_as(q)]
     users += [(s.name, registered_in(s.derived)) for s in catalog.shown_streams()]
     users += [

@@ -166,7 +166,7 @@ def open_note(core: Core, queries: Sequence[Standing]) -> str:
 def not_ended_note(core: Core, query: WindowQuery) -> str:
     """What is to be said where an ad hoc window has no row: that none has ended. '': its stream has no row either."""
     names = [f.name for f in query.feeds] or [query.stream]
-    streams = [s for name in names if (s := core.catalog.stream(name)) is not None]
+    streams = core.catalog.streams_named(names)
     high = now([core.published.progress.get(str(s.id), StreamProgress()) for s in streams])
     return f"no window with a row has ended by {moment(high)}, the newest row" if high > NEVER else ""
 

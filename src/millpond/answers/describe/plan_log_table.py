@@ -6,33 +6,31 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.catalog import Standing
-from millpond.engine.core import Core
+from millpond.catalog import Catalog, Standing
+from millpond.operators.filters.filter_orders import FilterOrders
 from millpond.operators.filters.subjects import PipelineSubject, pipelines_of, stream_subject
 from millpond.types import StreamDefinition
 
 
-def subjects_of(core: Core, found: Standing | StreamDefinition) -> list[str]:
+def subjects_of(catalog: Catalog, found: Standing | StreamDefinition) -> list[str]:
     """The subjects whose orders a standing query or a derived stream has."""
     if isinstance(found, StreamDefinition):
         query = None if found.derived is None else found.derived.query
         if query is None:
             return [stream_subject(found)]
-        found = core.catalog.queries[query]
-    if not found.inputs:
-        return [found.synopsis]
-    return [*dict.fromkeys(found.inputs), *(subject.name for subject in pipelines_of(found))]
+        found = catalog.queries[query]
+    return [*found.owners, *(subject.name for subject in pipelines_of(found))]
 
 
-def plan_log_table(core: Core, found: Standing | StreamDefinition) -> pa.Table:
+def plan_log_table(catalog: Catalog, orders: FilterOrders, found: Standing | StreamDefinition) -> pa.Table:
     """The plan log of a query or a derived stream as a table; see `Pond.plans`."""
     rows: list[dict[str, Any]] = []
-    for name in subjects_of(core, found):
-        held = core.filters.of(core.catalog, name)
+    for name in subjects_of(catalog, found):
+        held = orders.of(catalog, name)
         if held is None:
             continue
         subject, filters = held[0], held[0].filters
-        for entry in core.filters.log(name):
+        for entry in orders.log(name):
             if len(entry.plan) == len(filters):
                 rows.append(
                     {

@@ -18,7 +18,7 @@ from millpond.types.instants import moment
 def status(core: Core) -> dict[str, Any]:
     """A snapshot of everything that moves: streams, queries, epochs."""
     with core.lock:
-        published, catalog, recent = core.published, core.catalog, list(core.recent)
+        published, catalog, recent = core.published, core.catalog, list(core.telemetry.recent)
     return {
         "path": core.path,
         "epochs": published.epoch,
@@ -29,21 +29,21 @@ def status(core: Core) -> dict[str, Any]:
         "last_epochs": recent,
         "work": work_table(core),
         "filters": filters_table(core),
-        "load": {"drop": core.load.decider.drop, "reason": core.load.decider.reason},
-        "epoch_limit_bytes": core.pace.limit,
+        "load": {"drop": core.controllers.load.decider.drop, "reason": core.controllers.load.decider.reason},
+        "epoch_limit_bytes": core.controllers.pace.limit,
         "memory_bytes": memory_bytes(),
         "statistics": core.settings.statistics,
         "scheduling": core.settings.scheduling,
-        "state_files": len(core.state.segments),
-        "state_bytes": sum(s.size for s in core.state.segments),
-        "result_files": len(core.results.segments),
+        "state_files": len(core.storage.state.segments),
+        "state_bytes": sum(s.size for s in core.storage.state.segments),
+        "result_files": len(core.storage.results.segments),
     }
 
 
 def streams_status(core: Core) -> dict[str, dict[str, Any]]:
     """What is known of each stream, by name. bytes: of its archive, as they lie on disk; bytes_in: read of sources."""
     with core.lock:
-        published, catalog, recent = core.published, core.catalog, list(core.recent)
+        published, catalog, recent = core.published, core.catalog, list(core.telemetry.recent)
     streams = {}
     for definition in catalog.shown_streams():
         counts = published.counts.get(str(definition.id), StreamCounts())

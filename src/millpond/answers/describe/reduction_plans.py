@@ -19,7 +19,7 @@ from millpond.engine.core import Core
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.registry import answering_kind
 from millpond.progress import StreamProgress
-from millpond.types import ScanQuery, StreamQuery, from_json
+from millpond.types import StreamQuery, from_json
 from millpond.types.instants import moment
 from millpond.types.plan_nodes import Fact, PlanNode, said
 from millpond.types.reduction_forms import interval_text, reduction_text
@@ -60,7 +60,7 @@ def planned_reduction(core: Core, query: StreamQuery) -> list[PlanNode]:
         return [PlanNode("reduce", title, (said("scans", called),))]
     progress = core.published.progress.get(str(stream.id), StreamProgress())
     scan = Scan(query.reduce, progress.high, told=False)
-    if isinstance(query, ScanQuery):
+    if query.as_retained:
         scan.floors = {stream.id: floors_of(stream, retained_from(stream, core.published))}
     with core.pinned():
         plan = plan_scan(core.archives, [stream], Range(epoch=core.published.epoch), scan)

@@ -57,10 +57,10 @@ def show_streams(core: Core) -> pa.Table:
 
 def show_load(core: Core) -> pa.Table:
     """SHOW LOAD: what `REDUCE load()` drops now, and how it came to that, the newest change first."""
-    now = core.load.observe()
+    now = core.controllers.load.observe()
     rows = [
         {"since": moment(c.clock), "drop": c.drop, "before": c.before, "reason": c.reason}
-        for c in reversed(core.load.changes())
+        for c in reversed(core.controllers.load.changes())
     ]
     if not rows:
         rows = [{"since": "none", "drop": now.drop, "before": now.drop, "reason": now.reason}]

@@ -41,9 +41,9 @@ def show_synopses(core: Core) -> pa.Table:
     each until files are merged. views: what each user sees of it.
     """
     with core.lock:
-        catalog, segments, hot = core.catalog, core.state.segments, core.published.hot
+        catalog, segments, hot = core.catalog, core.storage.state.segments, core.published.hot
     with core.pinned():
-        sizes = core.reporter.sizes.of(segments)
+        sizes = core.telemetry.reporter.sizes.of(segments)
 
     def row(operator: Operator) -> dict[str, Any] | None:
         owner = operator.owner

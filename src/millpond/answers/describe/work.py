@@ -23,7 +23,7 @@ HISTORY = 5
 def work_table(core: Core) -> dict[str, Any]:
     """How many epochs are looked at, the seconds that they took, and what each entity did in them."""
     with core.lock:
-        epochs, catalog = list(core.work), core.catalog
+        epochs, catalog = list(core.telemetry.work), core.catalog
     readings = epoch_readings(catalog, *epochs)
     pond = readings.pop(("pond", "pond"))
     span = (epochs[-1].clock - epochs[0].clock) / 1e6 if len(epochs) > 1 else 0.0
@@ -45,7 +45,7 @@ def filters_table(core: Core) -> list[dict[str, Any]]:
         catalog = core.catalog
     rows = []
     for subject in subjects(catalog):
-        held = core.filters.of(catalog, subject.name)
+        held = core.controllers.filters.of(catalog, subject.name)
         if held is None:
             continue
         _, reoptimiser, _ = held
@@ -67,8 +67,8 @@ def filters_table(core: Core) -> list[dict[str, Any]]:
 def work_done(core: Core) -> dict[str, Done]:
     """What operators and queries did in the last epochs, by owner of state, and the state that there is of each."""
     with core.lock:
-        epochs, catalog, segments = list(core.work), core.catalog, core.state.segments
-    readings, sizes = epoch_readings(catalog, *epochs), core.reporter.sizes.of(segments)
+        epochs, catalog, segments = list(core.telemetry.work), core.catalog, core.storage.state.segments
+    readings, sizes = epoch_readings(catalog, *epochs), core.telemetry.reporter.sizes.of(segments)
     entities = {owner: operator_name(catalog, owner) for owner in core.operators.storing}
     entities |= {query_owner(q.id): (q.definition.name, "query") for q in catalog.queries.values()}
     return {owner: _done(readings.get(entity, {}), sizes.get(owner, Size())) for owner, entity in entities.items()}
@@ -81,7 +81,7 @@ def _done(read: Mapping[str, float], size: Size) -> Done:
 
 def epochs_node(core: Core) -> PlanNode:
     """What the last epochs took, stage by stage."""
-    recent = [e for e in core.recent if e["rows"]] or list(core.recent)
+    recent = [e for e in core.telemetry.recent if e["rows"]] or list(core.telemetry.recent)
     if not recent:
         return PlanNode("epochs", "no epoch has run since the pond was opened")
     rows, seconds = sum(e["rows"] for e in recent), sum(e["seconds"] for e in recent)

@@ -98,7 +98,7 @@ def _deliver(core: Core, registered: Registered, cursor: Cursor, timeout: float 
                 return True
             return core.published.epoch > seen and core.register.get(query).status == "live"
 
-        if not core.wait(more, timeout) or query not in core.register:
+        if not core.epochs.wait(more, timeout) or query not in core.register:
             return
 
 

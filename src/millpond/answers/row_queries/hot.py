@@ -24,6 +24,7 @@ from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
 from millpond.archive.retention import row_retention
+from millpond.archive.storage import Storage
 from millpond.engine.core import Core
 from millpond.manifests.records import Published, StreamCounts
 from millpond.progress import FOREVER, NEVER, StreamProgress
@@ -198,7 +199,7 @@ class HotStore:
             if streams:
                 then(self.refresh(streams))
             while True:
-                self.core.wait(lambda: self.core.published is not self._snapshot.published)
+                self.core.epochs.wait(lambda: self.core.published is not self._snapshot.published)
                 then(self.refresh())
 
     def _advance(self) -> Snapshot:
@@ -347,13 +348,13 @@ class Outdated(Exception):
     """Retention has removed rows that a view still has: take a newer view."""
 
 
-def archive_segments(core: Core, view: View) -> tuple[Segment, ...]:
-    """The files of a view's stream, which hold all its rows; to be called and read inside of `core.pinned()`.
+def archive_segments(storage: Storage, view: View) -> tuple[Segment, ...]:
+    """The files of a view's stream, which hold all its rows; to be called and read inside of `storage.pinned()`.
 
     Raises:
         QueryError: the stream was dropped. Outdated: see there.
     """
-    runtime = core.streams.get(view.stream.id)
+    runtime = storage.streams.get(view.stream.id)
     if runtime is None:
         raise QueryError(f"stream '{view.stream.name}' was dropped")
     segments, removed = runtime.archive.snapshot

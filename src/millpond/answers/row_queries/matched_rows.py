@@ -262,7 +262,7 @@ def cold_rows(core: Core, view: View, stretch: Stretch, epoch: int) -> int:
     if cold is None or cold.by_rows:
         return 0
     wanted = Range(cold.begin, None if cold.end is None else cold.end + 1, epoch)
-    return sum(s.rows for s in segments_in(archive_segments(core, view), wanted))
+    return sum(s.rows for s in segments_in(archive_segments(core.storage, view), wanted))
 
 
 def archive_range(view: View, stretch: Stretch, epoch: int) -> Range:
@@ -296,7 +296,7 @@ def archive_rows(
     job = _ColdRows(core.path, stream, tuple(names), wanted.side.where, wanted.after, cold)
     span = Range(cold.begin, None if cold.end is None else cold.end + 1, wanted.epoch)
     with core.pinned():
-        found = segments_in(archive_segments(core, view), span)
+        found = segments_in(archive_segments(core.storage, view), span)
         split = whole_files([s for s in found if s.last_epoch > wanted.after], span)
         if not split.pieces:
             return None

@@ -67,19 +67,19 @@ def moment_of(core: Core, snapshot: Snapshot, streams: Inputs, as_of: AsOf = Non
     kind, value = as_of
     if kind == "timestamp":
         return Moment(value, value, published.epoch, progress_of(published, streams))
-    record = record_of(core, published, value)
+    record = record_of(core.path, published, value)
     return Moment(now_of(record, streams), None, value, progress_of(record, streams))
 
 
-def record_of(core: Core, published: Published, epoch: int) -> Published:
+def record_of(pond: str, published: Published, epoch: int) -> Published:
     """The publish record of an epoch. Raises: QueryError when it is not kept."""
     if epoch == published.epoch:
         return published
     if epoch == 0:
         return Published()
-    if epoch < 0 or epoch > published.epoch or not os.path.exists(published_path(core.path, epoch)):
+    if epoch < 0 or epoch > published.epoch or not os.path.exists(published_path(pond, epoch)):
         raise QueryError(f"epoch {epoch} is not kept; the last one is {published.epoch}")
-    return read_published(core.path, epoch)
+    return read_published(pond, epoch)
 
 
 #: What a query reads side by side: streams, and unions of streams.
@@ -236,7 +236,7 @@ def _archived(core: Core, view: View, count: int, limit: int, epoch: int) -> tup
     times, ids = np.empty(0, np.int64), np.empty(0, np.int64)
     with core.pinned():
         reader = ArchiveReader(core.path, stream, ())
-        segments = segments_in(archive_segments(core, view), Range(low, limit + 1, epoch))
+        segments = segments_in(archive_segments(core.storage, view), Range(low, limit + 1, epoch))
         for segment in sorted(segments, key=lambda s: -s.high):
             if low is not None and segment.high < low:
                 break

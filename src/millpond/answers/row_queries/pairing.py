@@ -158,29 +158,3 @@ def _pairs(matches: Matches) -> tuple[Ints, Ints]:
     found = matches.pairs(MOST)
     assert not isinstance(found, int)
     return found
-
-
-def join_many(
-    tuples: Ints, queries: Ints, operator: Operator, stored: Index, shared: Shared | None
-) -> tuple[Ints, Ints, Ints]:
-    """Join many queries x many tuples x stored rows at once: `tuple op stored + constant of the query`.
-
-    Args:
-        tuples: the new tuples' join values. queries: the queries' constants `c`.
-        stored, shared: as of `probe_composite`; queries that share their other factors share one call.
-
-    Returns:
-        (query number, tuple number, stored row) of every triple that satisfies both factors, by query and tuple.
-        Structs with the same substituted value are probed once, whichever query and tuple they come from.
-
-    >>> q, t, s = join_many(np.array([5, 7]), np.array([0, 2]), "=", Index.of("=", np.array([5, 3])), None)
-    >>> list(zip(q.tolist(), t.tolist(), s.tolist()))
-    [(0, 0, 0), (1, 0, 1), (1, 1, 0)]
-    """
-    values = (tuples[None, :] - queries[:, None]).ravel()
-    distinct, struct_of = np.unique(values, return_inverse=True)
-    if shared is not None:
-        stored = stored.where(shared.rows(_size(stored, shared)))
-    struct, rows = _pairs(stored.partners(distinct, operator).take(struct_of))
-    count = max(1, len(tuples))
-    return struct // count, struct % count, rows

@@ -124,7 +124,7 @@ def _reached(core: Core, registered: Registered, answer: Answer) -> Answer:
     selection = registered.selection
     streams = [s for side in selection.sides if (s := core.catalog.stream(side.stream)) is not None]
     if len(streams) == 1 or selection.query.feeds:
-        check_reach(core, streams, answer.begin, answer.end, selection.query.estimated)
+        check_reach(core.archives, streams, answer.begin, answer.end, selection.query.estimated)
     return answer
 
 

@@ -22,11 +22,10 @@ from millpond.archive.planning.scans import Scan, disjoint, past_of
 from millpond.archive.planning.sections import Floors, Section, between_floors, pieces_of, scanned, sections
 from millpond.archive.summed.serving import Sums, served
 from millpond.synopses import spec_of
-from millpond.synopses.pane_partials import by_interval, panes_spec
 from millpond.synopses.whole_rows import plain_spec, unweighed
 from millpond.tables import Segment
 from millpond.tables.segments import Snapshot
-from millpond.types import Reduction, StreamDefinition, WindowedQuery, WindowQuery
+from millpond.types import Reduction, StreamDefinition, WindowedQuery
 from millpond.types.reduction_forms import reduction_text
 
 
@@ -39,10 +38,10 @@ def sums_of(query: WindowedQuery, stream: StreamDefinition, strict: bool = False
         strict: see `Sums`.
     """
     if query.reduce is None or not query.reduce.samples:
-        return Sums(by_interval(spec_of(query, stream)), (query,), strict)
-    if not isinstance(query, WindowQuery) or query.feeds or query.lookup:
+        return Sums(spec_of(query, stream).by_interval(), (query,), strict)
+    if not query.adds_up or query.feeds or query.lookup:
         return None
-    return Sums(plain_spec(panes_spec(query, stream), query), (unweighed(query),), strict)
+    return Sums(plain_spec(spec_of(query, stream), query), (unweighed(query),), strict)
 
 
 def plan_scan(

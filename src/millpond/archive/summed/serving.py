@@ -16,10 +16,9 @@ from millpond.archive.summed.making import fill_entries
 from millpond.catalog import Summary
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, connection
-from millpond.synopses.pane_partials import at_intervals
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import merge_cuts, without_cut
-from millpond.synopses.rollup import rolled_up, rolls_up
+from millpond.synopses.rollup import rolled_up
 from millpond.tables import Segment, read_chunks
 from millpond.tables.segments import Snapshot
 from millpond.types import StreamDefinition, WindowedQuery
@@ -41,7 +40,7 @@ class Sums:
 
     def by(self, interval: int) -> Sums:
         """The same where rows are seen at the start of their interval (microseconds); 0: where they are not."""
-        return self if self.spec is None else replace(self, spec=at_intervals(self.spec, interval))
+        return self if self.spec is None else replace(self, spec=self.spec.at_intervals(interval))
 
 
 @dataclass(frozen=True)
@@ -84,7 +83,7 @@ def served(
     snapshot = archives.streams[stream.id].archive.snapshot if snapshot is None else snapshot
     found: list[Served] = []
     for summary in archives.catalog.summaries_of(stream.id):
-        if not all(rolls_up(summary.spec, needed, query) for query in sums.queries):
+        if not all(summary.spec.rolls_up(needed, query) for query in sums.queries):
             continue
         may_fail = sums.strict and not _cannot_fail(summary.spec)
         if summary.lazy and make and not may_fail:

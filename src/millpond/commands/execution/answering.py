@@ -39,6 +39,7 @@ from millpond.types import (
 )
 from millpond.types.instants import moment
 from millpond.types.plan_nodes import plan_table
+from millpond.types.relation_queries import TableInput
 
 
 def answer(core: Core, question: Question) -> tuple[pa.Table | None, str]:
@@ -71,24 +72,28 @@ def _once(core: Core, bound: Query | Staged | ScanQuery | lang.TableQuery) -> tu
     match bound:
         case RowQuery():
             table = select_once(core, bound).table
-            notes = [said_with(core, table, bound)]
+            notes = [said_with(core.archives, table, bound)]
         case WindowQuery() | RowWindowQuery() | SessionQuery() | GroupScan() | RowScan():
             table = select_stream(core, bound)
-            tables = () if bound.lookup is None else bound.lookup.tables
-            notes = [said_with(core, table, bound), table_note(core, [t.name for t in tables])]
+            notes = [
+                said_with(core.archives, table, bound),
+                table_note(core.tables, core.catalog, bound.table_names),
+            ]
             if isinstance(bound, WindowQuery) and not table.num_rows:
                 notes.append(not_ended_note(core, bound))
         case Staged():
             table, notes = select_nested(core, bound), []
         case RelationQuery() | PairsQuery():
             table = select_relational(core, bound)
-            notes = [note_of(table), table_note(core, [t.name for t in bound.tables])]
+            notes = [note_of(table), table_note(core.tables, core.catalog, bound.table_names)]
         case lang.TableQuery():
             notes = [_unfinished(core, bound)]
             table = select_relations(core, bound)
             if not table.num_rows:
                 notes.append(open_note(core, _read(core, bound)))
-            notes.append(table_note(core, [r.name for r in bound.relations if r.kind == "table"]))
+            notes.append(
+                table_note(core.tables, core.catalog, [r.name for r in bound.relations if isinstance(r, TableInput)])
+            )
         case _:
             assert_never(bound)
     return table, "; ".join(note for note in notes if note)
@@ -111,7 +116,7 @@ def _invoked(core: Core, standing: Standing | Registered, statement: lang.Invoke
     if isinstance(standing, Registered):
         found = evaluate(core, standing, statement.as_of, statement.begin, statement.end)
         seen = f"as of epoch {found.epoch}, now {moment(found.now)}, watermark {moment(found.watermark)}"
-        gone = gone_note(core, standing.selection) if statement.begin is None else ""
+        gone = gone_note(core.archives, standing.selection) if statement.begin is None else ""
         return found.table, "; ".join(n for n in (seen, note_of(found.table), gone) if n)
     table = invoke(core, standing, statement.as_of)
     return table, note_of(table)

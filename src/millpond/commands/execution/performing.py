@@ -22,8 +22,9 @@ from millpond.commands.planned import (
     AlterStream,
     ChangeSettings,
     CheckColumns,
-    CheckHistory,
     CheckPath,
+    CheckRelation,
+    CheckWindows,
     Drain,
     DropKind,
     DropRowQuery,
@@ -118,11 +119,10 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
             _check_path(path)
         case CheckColumns(definition, said):
             return _check_columns(definition, said)
-        case CheckHistory(standing, synopsis):
-            if synopsis is None:
-                check_relation(core, standing)
-            else:
-                check_windows(core, standing, synopsis)
+        case CheckWindows(standing, synopsis):
+            check_windows(core, standing, synopsis)
+        case CheckRelation(standing):
+            check_relation(core, standing)
         case MakeStream():
             _make_stream(core, step)
         case AddRowQuery(query):
@@ -144,7 +144,7 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
             if "hot_bytes" in values:
                 ready_of(core).resize(values["hot_bytes"])
             if values.get("statistics"):
-                core.reporter.forget()  # what has been told before is told anew
+                core.telemetry.reporter.forget()  # what has been told before is told anew
         case MakeTable():
             with _claimed(core, step.record):
                 make_table(core, step, hands.ahead)
@@ -153,7 +153,7 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
         case DropTable(table):
             core.tables.drop(table)
         case RefreshTable(table):
-            return refresh(core, table)
+            return refresh(core.tables, table, core.now())
         case KeepFunction(definition, function):
             keep_function(core.path, definition, function)
         case KeepKind(reference, kind):
@@ -182,7 +182,7 @@ def _claimed(core: Core, record: Record) -> Iterator[None]:
 
 def _record(core: Core, record: Record) -> None:
     with _claimed(core, record):
-        core.catalog_log.record(*record.events)
+        core.catalogs.log.record(*record.events)
 
 
 def _check_path(path: str) -> None:
@@ -204,7 +204,7 @@ def _check_columns(definition: StreamDefinition, said: str) -> str:
 
 def _make_stream(core: Core, step: MakeStream) -> None:
     try:
-        core.make_stream(step.definition)
+        core.storage.make_stream(step.definition)
     except (DeltaError, OSError) as error:
         if step.asked is None:
             raise

@@ -31,15 +31,8 @@ class LiveNames:
         return self._core.register.id_of(name)
 
 
-class LiveSight:
+class LiveSight(LiveNames):
     """What an open pond tells; see `pond_facts.Sight`."""
-
-    def __init__(self, core: Core) -> None:
-        self._core = core
-
-    def row_query_id(self, name: str) -> int | None:
-        """The id of the row query of that name, or None."""
-        return self._core.register.id_of(name)
 
     def row_query(self, number: int) -> Registered:
         """A row query. Raises: QueryError when there is none of that id."""
@@ -66,9 +59,9 @@ class LiveSight:
         core = self._core
         if core.published.intake.get(str(stream), 0):
             return True
-        if core.last_manifest <= core.published.epoch:
+        if core.epochs.last_manifest <= core.published.epoch:
             return False
-        return read_manifest(core.path, core.last_manifest).intake.get(str(stream), 0) > 0
+        return read_manifest(core.path, core.epochs.last_manifest).intake.get(str(stream), 0) > 0
 
     def archive(self, stream: int) -> ArchiveFacts:
         """What lies in the archive of a stream."""
@@ -84,7 +77,7 @@ class LiveSight:
 
     def users_of(self, reference: str) -> list[str]:
         """The names of what calls a registered function."""
-        (users,) = users_of(self._core, [reference])
+        (users,) = users_of(self._core.catalogs, [reference])
         return users
 
 
@@ -95,7 +88,7 @@ def facts_of(core: Core) -> Facts:
         core.published,
         replace(core.settings),
         core.opened_with,
-        max(core.last_manifest, core.published.epoch) + 1,
+        max(core.epochs.last_manifest, core.published.epoch) + 1,
         max(core.catalog.next_id, core.register.next_id),
         core.ownership.opening,
         uuid.uuid4().hex[:12],

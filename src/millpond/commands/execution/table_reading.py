@@ -7,9 +7,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from millpond import language as lang
+from millpond.catalog import Catalog
 from millpond.commands.planned import MakeTable
 from millpond.engine.core import Core
 from millpond.sources.table_sources.table_files import table_files
+from millpond.sources.table_sources.versions import TableVersions
 from millpond.support.errors import Refusal, SourceError
 from millpond.types import TableDefinition
 from millpond.types.instants import moment
@@ -55,15 +57,15 @@ def make_table(core: Core, step: MakeTable, ahead: TablesAhead) -> None:
             raise Refusal(str(found), option=step.asked)
         core.tables.keep_uri(definition, step.uri)
         core.tables.take(definition, found, core.now())
-    core.catalog_log.record(*step.record.events)
+    core.catalogs.log.record(*step.record.events)
     if definition.format is not None and not table_files(definition.path):
         core.tables.refresh(definition, core.now())  # fails, and SHOW TABLES says so
 
 
-def refresh(core: Core, table: TableDefinition) -> str:
+def refresh(tables: TableVersions, table: TableDefinition, clock: int) -> str:
     """Read a table now. Raises: SourceError when it cannot be read; what was read before stays."""
-    before = core.tables.state(table).version
-    state = core.tables.refresh(table, core.now(), force=True)
+    before = tables.state(table).version
+    state = tables.refresh(table, clock, force=True)
     if state.problem:
         kept = f"; version {state.version} stays" if state.version else ""
         raise SourceError(state.problem + kept)
@@ -71,12 +73,12 @@ def refresh(core: Core, table: TableDefinition) -> str:
     return f"table {table.name} read: version {state.version}, {state.rows} rows{same}"
 
 
-def table_note(core: Core, names: Sequence[str]) -> str:
+def table_note(tables: TableVersions, catalog: Catalog, names: Sequence[str]) -> str:
     """What is to be said of the tables that an answer was made of: that one could not be read anew."""
     notes = []
     for name in names:
-        table = core.catalog.lookup(name)
-        if isinstance(table, TableDefinition) and (state := core.tables.state(table)).problem:
+        table = catalog.lookup(name)
+        if isinstance(table, TableDefinition) and (state := tables.state(table)).problem:
             at = "never" if state.read_at is None else moment(state.read_at)
             notes.append(f"table {table.name} is as it was read at {at}: {state.problem}")
     return "; ".join(notes)

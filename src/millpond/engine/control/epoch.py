@@ -31,7 +31,7 @@ def begin_epoch(core: Core, force: bool = False, settle: bool = True) -> int | N
         force: make an epoch even without work.
         settle: False takes files that may still be growing (DRAIN).
     """
-    refresh_files(core)
+    refresh_files(core.tables, core.catalog, core.now())
     with core.lock:
         if core.epochs.in_flight is not None:
             return core.epochs.in_flight
@@ -42,7 +42,7 @@ def begin_epoch(core: Core, force: bool = False, settle: bool = True) -> int | N
             facts = gather(core, force, settle)
             failures = Failures(facts.catalog, f"what epoch {facts.published.epoch + 1} is to do")
             proposal = propose(facts, failures)
-            if not quarantine(core.catalog_log, failures.reasons):
+            if not quarantine(core.catalogs.log, failures.reasons):
                 break
         return None if proposal is None else _begun(core, proposal)
 
@@ -106,7 +106,7 @@ def run_epoch(core: Core, epoch: int) -> None:
     with core.lock:
         core.telemetry.add(work, watch, takes_others(manifest, core.catalogs.catalog))
         quarantine(core.catalogs.log, record.failures)
-        core.notify()
+        core.epochs.notify()
     names = {number: stream.name for number, stream in core.catalogs.catalog.streams.items()}
     core.telemetry.notices.epoch(epoch, report, watch.total, core.settings.target, names)
 

@@ -51,7 +51,7 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
     """Run one epoch in this thread, with the back-fills that wait; True if something was done."""
     with core.stepping:
         ran = False
-        refresh_databases(core, core.settings.table_timeout)
+        refresh_databases(core.tables, core.catalog, core.now, core.settings.table_timeout)
         epoch = begin_epoch(core, force, settle)
         if epoch is not None:
             run_epoch(core, epoch)
@@ -138,7 +138,7 @@ class SparkLoop:
             if self.query is None:  # no epoch has run; Spark may go on starting, for whoever comes next
                 return
         deadline = time.monotonic() + 60
-        while self.core.epochs.in_flight is not None and self.query.isActive and self.core.failure is None:
+        while self.core.epochs.in_flight is not None and self.query.isActive and self.core.epochs.failure is None:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
@@ -184,7 +184,7 @@ class SparkLoop:
     def _read_databases(self) -> None:
         while not self._stop.wait(LOOK):
             try:
-                refresh_databases(self.core)
+                refresh_databases(self.core.tables, self.core.catalog, self.core.now)
             except OSError as error:  # the next look tries again
                 if self._seldom.due("tables", 1):
                     failed(LOG, "reading tables failed", error, self.core.path)
@@ -198,7 +198,7 @@ class SparkLoop:
             return
         upkeep = time.monotonic() + UPKEEP
         while not self._stop.wait(0.05):
-            if not self.query.isActive and self.core.failure is None:
+            if not self.query.isActive and self.core.epochs.failure is None:
                 self._fail(EngineError(f"Spark ended the stream of epochs: {self.query.exception()}"))
                 return
             self._jobs.run("looking for back-fills", self._fill)

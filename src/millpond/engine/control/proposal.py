@@ -185,7 +185,7 @@ def query_progress(
         known = replace(known, floor=max(known.floor, standing.floor))
         if standing.status == "paused" and known.paused is None:
             # One that was paused while its back-fill ran has seen nothing of what came live.
-            first = answering.first_epoch_of(standing)
+            first = answering.first_epoch
             known = replace(known, paused=first if str(standing.id) in adopted else facts.published.epoch + 1)
         return known
 

@@ -23,9 +23,8 @@ from millpond.manifests.records import Published
 from millpond.operators.registry import answering_kind, windows_over
 from millpond.operators.windowed.needs import complete_since, keep_since, spans_of
 from millpond.progress import NEVER
-from millpond.relations import spare_of
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
-from millpond.types import TimeWindow, to_json
+from millpond.types import to_json
 
 
 @dataclass(frozen=True)
@@ -154,10 +153,9 @@ def _joined_synopsis(catalog: Catalog, published: Published, standing: Standing)
         return None  # windows are numbered from the first row that was there
     high = progress_of(catalog, own.spec, published.progress).high
     need = keep_since(own, standing, stream, answering_kind(query).answered(known), high)
-    window = query.window
-    if isinstance(window, TimeWindow) and known.start > NEVER:
-        # Windows that end before it are not the query's business.
-        need = max(need, known.start - window.range * spans_of(query, standing.definition.options, 2))
+    since = answering_kind(query).reads_since(query, known.start) if known.start > NEVER else None
+    if since is not None:  # windows that end before it are not the query's business
+        need = max(need, known.start - (known.start - since) * spans_of(query, standing.definition.options, 2))
     found = [
         s
         for s in catalog.synopses.values()
@@ -193,7 +191,7 @@ def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
     relation = standing.relational
     if not relation.keeps_windows:
         return None
-    spare, inputs = spare_of(relation, standing.definition.options), list(standing.inputs)
+    spare, inputs = relation.revised_for(standing.definition.options), list(standing.inputs)
     for place, (owner, item) in enumerate(zip(standing.inputs, relation.inputs, strict=True)):
         own = catalog.stores[owner]
         for store in catalog.stores.values():
@@ -206,7 +204,7 @@ def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
                 continue
             for user in catalog.users(store.owner):
                 theirs = user.relational
-                if user.status != "live" or spare_of(theirs, user.definition.options) < spare:
+                if user.status != "live" or theirs.revised_for(user.definition.options) < spare:
                     continue
                 mine = [o for i, o in zip(user.inputs, theirs.inputs, strict=True) if i == store.owner]
                 if any(covers(theirs, other, item) for other in mine):

@@ -62,10 +62,10 @@ def run_backfill(core: Core, owner: str) -> None:
         core.backfills.forget(owner)  # an earlier run did not cover every user
         adoption = operator.history(_past(core, catalog, operator, failures))
         with core.lock:
-            quarantine(core.catalog_log, failures.reasons, _GIVEN_UP)
+            quarantine(core.catalogs.log, failures.reasons, _GIVEN_UP)
             if adoption is not None and owner in core.operators.named:
                 core.backfills.record(adoption)
-            core.notify()
+            core.epochs.notify()
 
 
 def _past(core: Core, catalog: Catalog, operator: Operator, failures: Failures) -> Past:

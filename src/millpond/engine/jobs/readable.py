@@ -45,7 +45,7 @@ def check_relation(core: Core, standing: Standing) -> None:
     for item in relation.inputs:
         if item.reduce is None or relation.probe(item.alias) is not None:
             continue
-        streams = [s for name in item.names if (s := core.catalog.stream(name)) is not None]
+        streams = core.catalog.streams_named(item.names)
         progress = [core.published.progress.get(str(s.id)) for s in streams]
         now = max((p.high for p in progress if p is not None), default=NEVER)
         _check(core, standing, item.reduce, streams, Range(epoch=standing.first_epoch - 1), now)

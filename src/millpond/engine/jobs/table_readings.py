@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 from millpond.catalog import Catalog
 from millpond.engine.core import Core
@@ -18,24 +18,26 @@ from millpond.types import TableDefinition
 PATIENCE = 0.2
 
 
-def refresh_files(core: Core) -> None:
-    """Read the tables in files that standing queries read, where their files have changed."""
-    for definition in tables_read(core.catalog):
+def refresh_files(tables: TableVersions, catalog: Catalog, clock: int) -> None:
+    """Read the tables in files that standing queries read, where their files have changed. clock: a reading."""
+    for definition in tables_read(catalog):
         if definition.format is not None:
-            core.tables.refresh(definition, core.now())
+            tables.refresh(definition, clock)
 
 
-def refresh_databases(core: Core, patience: float = PATIENCE) -> None:
+def refresh_databases(
+    tables: TableVersions, catalog: Catalog, clock: Callable[[], int], patience: float = PATIENCE
+) -> None:
     """Ask the databases of tables that standing queries read, where that is due.
 
     All are asked at once, and what is not there after `patience` seconds is taken another time.
     """
-    found = [t for t in tables_read(core.catalog) if t.format is None]
+    found = [t for t in tables_read(catalog) if t.format is None]
     until = time.monotonic() + patience
     for left in (0.0, None):  # none waits for the one before it
         for definition in found:
             wait = left if left is not None else max(0.0, until - time.monotonic())
-            core.tables.refresh(definition, core.now(), patience=wait)
+            tables.refresh(definition, clock(), patience=wait)
 
 
 def versions_now(tables: TableVersions, catalog: Catalog, clock: int) -> tuple[dict[str, int], dict[str, str]]:

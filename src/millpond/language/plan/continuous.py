@@ -30,7 +30,7 @@ from millpond.language.resolve.aggregate_windows import refuse_over_joins
 from millpond.language.resolve.expressions import column, unqualified
 from millpond.language.resolve.registered_calls import with_registered
 from millpond.language.resolve.relation_outputs import RESERVED, outputs_of
-from millpond.language.resolve.relation_refs import RelationRef
+from millpond.language.resolve.relation_refs import FileInput, RelationRef, StreamInput
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.select_list import check_alias
 from millpond.language.resolve.stream_items import StreamItems
@@ -49,7 +49,6 @@ from millpond.support.sql import quote
 from millpond.types import (
     HOLDS,
     Column,
-    ConstantInput,
     Driven,
     Elements,
     Expression,
@@ -68,6 +67,7 @@ from millpond.types import (
     projected,
 )
 from millpond.types.function_definitions import is_reference
+from millpond.types.relation_queries import TableInput
 
 #: Whether what is asked of a row that stays in its window holds for it.
 _HOLDS = Column(HOLDS, "BOOLEAN")
@@ -142,8 +142,8 @@ class _Binder:
         common: dict[str, Any] = {
             "select": outputs_of(columns),
             "text": self.text,
-            "inputs": tuple(self.input(r, pushed, checks.get(r.alias, ())) for r in refs if r.kind == "stream"),
-            "tables": tuple(ConstantInput(r.alias, r.kind, r.name, r.columns) for r in refs if r.kind != "stream"),
+            "inputs": tuple(self.input(r, pushed, checks.get(r.alias, ())) for r in refs if isinstance(r, StreamInput)),
+            "tables": tuple(r for r in refs if not isinstance(r, StreamInput)),
             **self.rendered(tree, refs),
             "calls": tuple(dict.fromkeys(c.name for c in tree.find_all(exp.Anonymous) if is_reference(c.name))),
         }
@@ -152,7 +152,7 @@ class _Binder:
             None if whole else join_plan(spelt, columns_of, self.item_at, set(self.inputs), self.operator == "pairs")
         )
         if self.operator == "pairs":
-            times = [self.inputs[r.alias].stream.options.time for r in refs if r.kind == "stream"]
+            times = [self.inputs[r.alias].stream.options.time for r in refs if isinstance(r, StreamInput)]
             join = check_pairs(tree, refs, self.windows, self.reduced, self.source, joined, times)
             return PairsQuery(join=join, **common)
         plan = Elements() if self.elements(tree) else self.plan(tree, spelt, refs, joined)
@@ -174,13 +174,13 @@ class _Binder:
         if not self.inputs:
             raise self.source.error("a relation of CQL needs a stream", None, "FROM stream [RANGE 5 MINUTES]")
         for ref in refs:
-            if ref.kind == "file":
+            if isinstance(ref, FileInput):
                 raise self.source.error(
                     f"'{ref.name}' is a file, and a SELECT with such a window is about one instant",
                     next((t for t in tables_of(self.select) if t.name == ref.name), None),
                     "CREATE TABLE … WITH (path = …), or the window in a subquery of its own",
                 )
-            if self.standing and ref.kind not in ("stream", "table"):
+            if self.standing and not isinstance(ref, StreamInput | TableInput):
                 raise self.source.error(
                     f"'{ref.name}' changes with time: a standing query reads streams and tables",
                     next((t for t in tables_of(self.select) if t.name.lower() == ref.name.lower()), None),
@@ -272,7 +272,7 @@ class _Binder:
         empty = [f'{i} AS (SELECT CAST(NULL AS BIGINT) AS "{INSTANT}")']
         for ref in refs:
             fields = [projected("NULL", c.type, c.name) for c in ref.columns]
-            if ref.kind == "stream":
+            if isinstance(ref, StreamInput):
                 fields.append(f'CAST(NULL AS BIGINT) AS "{INSTANT}"')
             empty.append(f"{quote(ref.alias)} AS (SELECT {', '.join(fields)})")
         try:

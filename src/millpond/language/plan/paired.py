@@ -13,7 +13,7 @@ from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.render.bound_expressions import expression_of
 from millpond.language.resolve.expressions import unqualified
 from millpond.language.resolve.item_owners import Owners
-from millpond.language.resolve.relation_refs import RelationRef
+from millpond.language.resolve.relation_refs import RelationRef, StreamInput
 from millpond.language.syntax.source_text import Source
 from millpond.types import Column, Expression, JoinPlan, RangeWindow, RelationWindow, TumblingWindow
 
@@ -66,7 +66,7 @@ def check_pairs(
     """
     for place in reduced.values():
         raise source.error("PAIRS needs every row, and REDUCE leaves some out", place)
-    constant = next((r for r in refs if r.kind != "stream"), None)
+    constant = next((r for r in refs if not isinstance(r, StreamInput)), None)
     if constant is not None or len(refs) != 2:
         odd = constant or (refs[2] if len(refs) > 2 else None)
         at = None if odd is None else next((t for t in tree.find_all(exp.Table) if t.name == odd.alias), None)

@@ -15,7 +15,7 @@ from sqlglot import exp
 from millpond.language.resolve.item_owners import Owners
 from millpond.support.sql import quote
 from millpond.types import Column, Expression, JoinPlan, LatestRowsWindow, RelationWindow
-from millpond.types.relation_queries import together
+from millpond.types.relation_queries import Copied, Dealing, DealtBy, NotDealt, together
 
 #: Types of columns whose values are equal when DuckDB's hashes of them, cast to the type on the right, are.
 _KINDS: Mapping[str, str] = {
@@ -111,7 +111,7 @@ def deal_of(
     spread: Sequence[Expression | None],
     windows: Mapping[str, RelationWindow],
     sizes: Sequence[float] = (),
-) -> tuple[str, ...]:
+) -> tuple[Dealing, ...]:
     """How the rows of frequent keys can be placed otherwise: see `JoinPlan.deal`.
 
     The rows of one item are dealt, each joined row is made where that one is. Equal rows of the answer must still be in
@@ -127,7 +127,8 @@ def deal_of(
     for number in dealt if len(streams) > 1 else []:
         shown = [quote(c) for n, c in plan.plain if n == number and c not in keys[number].columns]
         if shown and not isinstance(windows[plan.items[number]], LatestRowsWindow):
-            return tuple(shown[0] if n == number else "copies" if n in keys else "" for n in range(len(spread)))
+            others = [Copied() if n in keys else NotDealt() for n in range(len(spread))]
+            return (*others[:number], DealtBy(shown[0]), *others[number + 1 :])
     return ()
 
 

@@ -21,7 +21,7 @@ from millpond.language.plan.table_queries import TableQuery, finished
 from millpond.language.resolve.aggregate_windows import windowed_calls
 from millpond.language.resolve.expressions import column
 from millpond.language.resolve.from_items import find, side_stream
-from millpond.language.resolve.relation_refs import RelationRef, free_prefix, with_relations
+from millpond.language.resolve.relation_refs import RelationRef, StreamInput, free_prefix, with_relations
 from millpond.language.resolve.relation_values import with_values
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.select_list import with_names
@@ -74,7 +74,7 @@ class _Binder:
         check_conditions(tree, self.source)
         items = StreamItems(tree, frozenset(), False, self.source, self.schema)
 
-        def stream_item(table: exp.Table, stream: StreamDefinition, alias: str) -> RelationRef:
+        def stream_item(table: exp.Table, stream: StreamDefinition, alias: str) -> StreamInput:
             self.check_plain(table)
             return items.bind(table, stream, alias)
 
@@ -86,7 +86,7 @@ class _Binder:
             where = all_of(conditions.get(alias, ()))
             scan = RowScan(stream=each.stream.name, select=outputs, where=where, feeds=each.feeds, text=self.text)
             self.asked[alias] = scan
-        tree = _typed(tree, {ref.alias: ref.columns for ref in refs if ref.kind == "stream"})
+        tree = _typed(tree, {ref.alias: ref.columns for ref in refs if isinstance(ref, StreamInput)})
         return replace(finished(tree, refs, self.select, self.text, self.source), asked=self.asked)
 
     def asked_apart(self, tree: exp.Expr) -> exp.Expr:
@@ -103,7 +103,7 @@ class _Binder:
                 continue  # it may mean columns of the SELECT around it
             alias = f"{self.prefix}{len(self.refs)}"
             shown = _shown(bound)
-            self.refs.append(RelationRef(alias, "stream", bound.stream, shown))
+            self.refs.append(StreamInput(alias, bound.stream, shown))
             self.asked[alias] = bound
             table = exp.Table(this=exp.Identifier(this=alias, quoted=True))
             fields: list[exp.Expr] = [column(c.name) for c in shown]

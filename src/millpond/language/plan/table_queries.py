@@ -27,7 +27,7 @@ class TableQuery:
 
     columns: None: the data decide which there are (PIVOT without IN).
     ends: which windows of queries' answers it can show, by the alias of the relation (see `answer_bounds`).
-    asked: what is asked of a stream, by the alias of the relation (of kind 'stream') that the answer is.
+    asked: what is asked of a stream, by the alias of the relation (a `StreamInput`) that the answer is.
     """
 
     sql: str
@@ -55,7 +55,7 @@ def finished(tree: exp.Expr, refs: tuple[RelationRef, ...], select: exp.Expr, te
         select: as it was written, for errors.
     Raises: StatementError for a type that does not fit.
     """
-    ends = {ref.alias: ends_asked(tree, ref.alias) for ref in refs if ref.kind in ("query", "revisions")}
+    ends = {ref.alias: ends_asked(tree, ref.alias) for ref in refs if ref.by_windows}
     open_ended = any(pivot.args.get("using") and not _listed(pivot) for pivot in tree.find_all(exp.Pivot))
     columns = None if open_ended else describe_over(tree, render, refs, select, source)
     return TableQuery(render(tree), refs, columns, text, ends)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Literal
 
 from sqlglot import exp
 
@@ -17,12 +16,19 @@ from millpond.language.resolve.schema import Schema
 from millpond.language.syntax.nodes import CheckedCast, suffix_of
 from millpond.language.syntax.source_text import Source
 from millpond.language.syntax.walks import is_cte, tables_of
-from millpond.types import Column, FileTable, QueryDefinition, StreamDefinition, TableDefinition
-
-Kind = Literal["query", "revisions", "final", "late", "dead", "table", "file", "stream"]
+from millpond.types import Column, ConstantInput, FileTable, QueryDefinition, StreamDefinition
+from millpond.types.relation_queries import (
+    AnswersInput,
+    DeadInput,
+    FinalInput,
+    LateInput,
+    NamedInput,
+    RevisionsInput,
+    TableInput,
+)
 
 #: Binds a FROM item that names a stream: (the item, the stream, the generated name) -> its relation.
-StreamItem = Callable[[exp.Table, StreamDefinition, str], "RelationRef"]
+StreamItem = Callable[[exp.Table, StreamDefinition, str], "StreamInput"]
 
 #: Columns of `dead(s)`.
 DEAD_COLUMNS = (
@@ -35,20 +41,23 @@ DEAD_COLUMNS = (
 
 
 @dataclass(frozen=True)
-class RelationRef:
-    """A relation that `TableQuery.sql` reads: register it under `alias` (r0, r1, …) before running the SQL.
+class FileInput(NamedInput):
+    """The rows of a file."""
 
-    kind: 'query' (latest revisions), 'revisions' (all of them), 'final' (those that can no longer change), 'late',
-        'dead', 'table', 'file'; 'stream' only where the caller of `bound_tree` says what a stream is. name: of the
-        query, table or stream, as declared. columns: what the SQL expects, with DuckDB types, in this order. file: what
-        is read, of files.
-    """
+    file: FileTable
 
-    alias: str
-    kind: Kind
-    name: str
-    columns: tuple[Column, ...]
-    file: FileTable | None = None
+
+@dataclass(frozen=True)
+class StreamInput(NamedInput):
+    """A stream, or what is asked of one, where the caller of `bound_tree` says what a stream is."""
+
+
+#: A relation that `TableQuery.sql` reads: register it under `alias` (r0, r1, …) before running the SQL.
+RelationRef = ConstantInput | FileInput | StreamInput
+
+
+#: Relations by what they are and their name.
+_Relations = dict[tuple[type[NamedInput], str], RelationRef]
 
 
 def streams_in(select: exp.Expr, schema: Schema, source: Source) -> list[exp.Table]:
@@ -75,7 +84,7 @@ def with_relations(
             none. known: relations whose generated names stand in the tree already.
     """
     tree = tree.copy()
-    relations: dict[tuple[str, str], RelationRef] = {("", ref.alias): ref for ref in known}
+    relations: _Relations = {(StreamInput, ref.alias): ref for ref in known}
     for table in list(tables_of(tree)):
         if table.name in {ref.alias for ref in known}:
             continue
@@ -99,7 +108,7 @@ def _bind_table(
     table: exp.Table,
     source: Source,
     schema: Schema,
-    relations: dict[tuple[str, str], RelationRef],
+    relations: _Relations,
     prefix: str,
     stream_item: StreamItem | None,
 ) -> None:
@@ -107,49 +116,51 @@ def _bind_table(
     if stream_item is not None and side_stream(table, source) is None:
         stream = find(schema, table, source)
         if isinstance(stream, StreamDefinition):
-            ref = stream_item(table, stream, f"{prefix}{len(relations)}")
-            relations["stream", ref.alias] = ref
-            _put(table, ref, stream.name)
+            item = stream_item(table, stream, f"{prefix}{len(relations)}")
+            relations[StreamInput, item.alias] = item
+            _put(table, item, stream.name)
             return
     no_window(table, source, schema)
-    revisions, final = suffix_of(table).revisions, suffix_of(table).final
-    side = side_stream(table, source)
-    kind: Kind
-    file: FileTable | None = None
-    if side is not None:
-        kind = side[0]
-        stream = stream_of_side(schema, side[1], source)
-        name, columns = stream.name, DEAD_COLUMNS if kind == "dead" else stream.late_columns
-        visible: str = kind
-    else:
-        found = find(schema, table, source)
-        assert not isinstance(found, StreamDefinition)
-        name = visible = found.name
-        columns = _columns_of(found, bool(revisions or final))
-        kind = "table"
-        if isinstance(found, FileTable):
-            kind, file, visible = "file", found, PurePath(found.name).name.split(".")[0]
-        if isinstance(found, QueryDefinition):
-            kind = "revisions" if revisions else "final" if final else "query"
-        if kind == "revisions":
-            columns = (*columns, Column("op", "VARCHAR"))
-    if revisions and kind != "revisions":
-        raise source.error("ALL REVISIONS is for the answers of a query", revisions, "FROM query ALL REVISIONS")
-    if final and kind != "final":
-        what = "FINAL and ALL REVISIONS exclude each other" if revisions else "FINAL is for the answers of a query"
-        raise source.error(what, final, "FROM query FINAL")
-    key = (kind, name if kind == "file" else name.lower())
-    ref = relations.setdefault(key, RelationRef(f"{prefix}{len(relations)}", kind, name, columns, file))
+    found, visible = _named(table, source, schema, f"{prefix}{len(relations)}")
+    suffix = suffix_of(table)
+    if suffix.revisions and not isinstance(found, RevisionsInput):
+        raise source.error("ALL REVISIONS is for the answers of a query", suffix.revisions, "FROM query ALL REVISIONS")
+    if suffix.final and not isinstance(found, FinalInput):
+        answers = "FINAL and ALL REVISIONS exclude each other"
+        what = answers if suffix.revisions else "FINAL is for the answers of a query"
+        raise source.error(what, suffix.final, "FROM query FINAL")
+    ref = relations.setdefault((type(found), found.name if isinstance(found, FileInput) else found.name.lower()), found)
     _put(table, ref, visible)
     if any("ENUM(" in c.type for c in ref.columns):
         table.replace(exp.Subquery(this=_with_enums(ref), alias=table.args["alias"]))
 
 
-def _columns_of(found: QueryDefinition | TableDefinition, revisions: bool) -> tuple[Column, ...]:
-    """What FROM sees of a query or a table: of a relation of CQL its rows as they are now, not its changes."""
-    if isinstance(found, QueryDefinition) and found.is_relation and not revisions:
-        return tuple(Column(o.name, o.type) for o in found.query.select)
-    return found.columns
+def _named(table: exp.Table, source: Source, schema: Schema, alias: str) -> tuple[RelationRef, str]:
+    """What a FROM item reads that is no stream, and the name that it is seen under."""
+    side = side_stream(table, source)
+    if side is not None:
+        word, name = side
+        stream = stream_of_side(schema, name, source)
+        late = LateInput(alias, stream.name, stream.late_columns)
+        return (late if word == "late" else DeadInput(alias, stream.name, DEAD_COLUMNS)), word
+    found = find(schema, table, source)
+    assert not isinstance(found, StreamDefinition)
+    if isinstance(found, FileTable):
+        return FileInput(alias, found.name, found.columns, found), PurePath(found.name).name.split(".")[0]
+    if isinstance(found, QueryDefinition):
+        return _answers(found, table, alias), found.name
+    return TableInput(alias, found.name, found.columns), found.name
+
+
+def _answers(found: QueryDefinition, table: exp.Table, alias: str) -> RelationRef:
+    """What is read of a query: of a relation of CQL its rows as they are now, not its changes."""
+    suffix = suffix_of(table)
+    if suffix.revisions:
+        return RevisionsInput(alias, found.name, (*found.columns, Column("op", "VARCHAR")))
+    if suffix.final:
+        return FinalInput(alias, found.name, found.columns)
+    rows = tuple(Column(o.name, o.type) for o in found.query.select)
+    return AnswersInput(alias, found.name, rows if found.is_relation else found.columns)
 
 
 def _put(table: exp.Table, ref: RelationRef, visible: str) -> None:

@@ -8,7 +8,7 @@ from sqlglot import exp
 
 from millpond.language.resolve.from_items import other_time
 from millpond.language.resolve.reductions_bound import bound_reduction
-from millpond.language.resolve.relation_refs import RelationRef
+from millpond.language.resolve.relation_refs import StreamInput
 from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.stream_unions import union_feeds
 from millpond.language.syntax.nodes import suffix_of, window_of
@@ -99,7 +99,7 @@ class StreamItems:
         self.all_columns = _reads_all(select)
         self.inputs: dict[str, InputStream] = {}
 
-    def bind(self, table: exp.Table, stream: StreamDefinition, alias: str) -> RelationRef:
+    def bind(self, table: exp.Table, stream: StreamDefinition, alias: str) -> StreamInput:
         """The relation that a FROM item makes; without a window that is [RANGE UNBOUNDED].
 
         Arguments:
@@ -125,7 +125,7 @@ class StreamItems:
             columns += tuple(c for c in stream.all_columns if c.name == "op")
         reduced = suffix.reduce.place if suffix.reduce is not None else None
         self.inputs[alias] = InputStream(stream, window, columns, shown, feeds, reduction, reduced)
-        return RelationRef(alias, "stream", stream.name, columns)
+        return StreamInput(alias, stream.name, columns)
 
     def _used(self, stream: StreamDefinition, window: RelationWindow, first: int) -> tuple[Column, ...]:
         """The columns that the SELECT may mean, and those that its window looks at; at least the event time.

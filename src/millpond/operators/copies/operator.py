@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from millpond.archive.copy_files import eager_copies, write_copies
 from millpond.catalog import Catalog, Standing
@@ -39,10 +39,6 @@ class Copies(Operator):
     def of(cls, catalog: Catalog) -> Iterable[Copies]:
         """See `Operator`."""
         return (cls(),)
-
-    def users(self) -> Sequence[Standing]:
-        """See `Operator`: what a copy lacks is made by upkeep."""
-        return ()
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""

@@ -72,10 +72,6 @@ class DerivedRows(Operator):
         """See `Operator`."""
         return [cls(catalog, s) for s in catalog.streams.values() if s.derived is not None and s.derived.query is None]
 
-    def users(self) -> Sequence[Standing]:
-        """See `Operator`: rows on which its expressions fail are dead letters; no query fails with it."""
-        return ()
-
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""
         derived = self.stream.derived

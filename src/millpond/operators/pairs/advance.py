@@ -22,7 +22,7 @@ from millpond.operators.relational.relational_progress import Floor
 from millpond.operators.relational.visibility import pruned, revises, with_floor
 from millpond.operators.windowed.advance import Advanced
 from millpond.progress import FOREVER, NEVER
-from millpond.relations import numbered, numbers_of, shown, spare_of
+from millpond.relations import numbered, numbers_of, shown
 from millpond.relations.bands import Mask, Reached, Seen, marks_of, needed_from, pair_changes
 from millpond.relations.spans import in_order, left_of
 from millpond.support.distinct import is_among
@@ -55,7 +55,7 @@ def pairs_final(relation: PairsQuery, options: QueryOptions, lates: Sequence[str
 
 
 def _spare(relation: PairsQuery, options: QueryOptions, late: str) -> int:
-    return spare_of(relation, options) if revises(options, late) else 0
+    return relation.revised_for(options) if revises(options, late) else 0
 
 
 def advance_pairs(
@@ -131,7 +131,7 @@ def owed_pairs(
     """
     if options.limited:
         return ()
-    reach = max(item.window.reach or 0 for item in query.inputs)
+    reach = query.longest
     came, apart = [], []
     for number, each in enumerate(inputs):
         if not each.rows.num_rows or not revises(options, each.late):

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.catalog import Catalog, Standing
+from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.owed import Owed, owed_together
@@ -34,7 +34,6 @@ from millpond.operators.relational.readers import (
     RowReader,
     check_held,
     empty_rows,
-    reading,
 )
 from millpond.operators.relational.relation_backfill import answer_past, retell_past
 from millpond.operators.windowed.advance import Advanced
@@ -67,12 +66,7 @@ class PairsOperator(RowReader[PairsProgress]):
     @property
     def behind(self) -> int:
         """See `RowReader`: a row is alone when nobody comes that is as far behind it as windows are long."""
-        return max(item.window.reach or 0 for item in self.relation.inputs)
-
-    @classmethod
-    def of(cls, catalog: Catalog) -> Iterable[PairsOperator]:
-        """See `Operator`."""
-        return [cls(catalog, q) for q in reading(catalog) if isinstance(q.definition.query, PairsQuery)]
+        return self.relation.longest
 
     @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:

@@ -35,7 +35,7 @@ from millpond.operators.windowed.window_progress import WindowProgress, answered
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.distinct import distinct, is_among
 from millpond.synopses import PanesSpec
-from millpond.synopses.pane_partials import group_codes, windows_of
+from millpond.synopses.pane_partials import group_codes
 from millpond.synopses.partials.late_exclusions import merge_cuts
 from millpond.tables import Chunk, Segment, read_chunks
 from millpond.tables.shard_cache import ShardCache, Version
@@ -111,7 +111,7 @@ def condition_of(
     aggr, tup = row_bytes(aggregated(db, spec, tuples.empty_table()).schema), row_bytes(tuples)
     if isinstance(spec.panes, KindPanes):
         return Condition(aggr, tup, _open_windows(spec.panes.kind, known), 1)
-    longest = max(w.range for q in queries for w in windows_of(q))
+    longest = max(w.range for q in queries for w in q.windows)
     slide = min(q.window.slide for q in queries)
     ahead = known.high - known.bound if known.high > NEVER and known.bound > NEVER else 0
     return Condition(aggr, tup, max(slide, longest + max(0, ahead)), spec.panes.width)

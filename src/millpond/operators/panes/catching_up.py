@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from millpond.manifests.owed import Owed
 from millpond.operators.panes.advance import behind
-from millpond.operators.windowed.advance import Advanced, advanced, horizon_of, revise_for
+from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Evaluation, Shown, earliest, end_pane, first_end
 from millpond.operators.windowed.window_progress import WindowProgress
@@ -51,7 +51,7 @@ def catch_up(
     furthest, last = before.most, max(until, after.most)
     own = groups is not None and bool(before.further or after.further)
     revising = closing.late == "revise"
-    spare = revise_for(query, options) if revising else options.delay
+    spare = query.revised_for(options) if revising else options.delay
     horizon = end_pane(spec, window, horizon_of(query, options, progress, high)) if revising else closed
     start = end_pane(spec, window, progress.start) if closing.owes else horizon
     # Cuts say from where on a late row counts where answers leave such rows out.

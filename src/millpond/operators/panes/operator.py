@@ -31,7 +31,7 @@ from millpond.operators.panes.state import PaneState, pane_chunk
 from millpond.operators.panes.state_plans import state_plan
 from millpond.operators.panes.window_texts import window_text
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.windowed.advance import Advanced, revise_for
+from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import open_pane, settled_pane
@@ -47,8 +47,6 @@ from millpond.synopses.pane_partials import (
     merge_panes,
     panes_spec,
     partial_panes,
-    window_behind,
-    windows_of,
     without_panes,
 )
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
@@ -150,7 +148,7 @@ class PanesOperator(WindowOperator):
         limited = [q for q in waiting if q.definition.options.limited]
         if not limited:
             return delta
-        spare = min(revise_for(query_of(q), q.definition.options) for q in limited)
+        spare = min(q.windowed.revised_for(q.definition.options) for q in limited)
         return with_cut(self.spec, delta, min(known.bound, known.high), spare)
 
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
@@ -195,7 +193,7 @@ class PanesOperator(WindowOperator):
         # A window that is one pane is made straight from rows anyhow.
         if not isinstance(window, TimeWindow) or window.range in (WHOLE, plain.panes.width):
             return cast(Spec, spec)
-        decision = None if len(windows_of(query)) > 1 else decision_for(pond, stream, query, plain, segments)
+        decision = None if len(query.windows) > 1 else decision_for(pond, stream, query, plain, segments)
         return cast(Spec, spec) if decision is None or decision.plan != "direct" else without_panes(spec, window)
 
     @staticmethod
@@ -265,7 +263,7 @@ class PanesOperator(WindowOperator):
     def view(cls, standing: Standing, owner: str) -> str:
         """See `Answering`."""
         query = query_of(standing)
-        behind = dict.fromkeys(window_behind(query, a) for a in query.aggregates)
+        behind = dict.fromkeys(query.behind(a) or query.window for a in query.aggregates)
         return " and ".join(window_text(window) for window in behind or (query.window,))
 
     def pane_text(self) -> str:

@@ -11,7 +11,6 @@ from millpond.operators.windowed.window_plans import filter_and_keys
 from millpond.synopses import PanesSpec, is_holistic
 from millpond.synopses.aggregates.splits import SKETCHES
 from millpond.synopses.aggregates.statistics import family_of, kept_by
-from millpond.synopses.pane_partials import windows_of
 from millpond.types import (
     MERGED,
     Aggregate,
@@ -82,7 +81,7 @@ def landmark_text(landmark: Landmark) -> str:
 
 def _panes(query: WindowQuery, spec: PanesSpec) -> Iterator[Fact]:
     """What the windows of a query are made of."""
-    window, *behind = windows_of(query)
+    window, *behind = query.windows
     if isinstance(window, KindWindow):
         yield Fact("panes", "none; each row updates the windows that hold it, a partial for each group and window")
         return

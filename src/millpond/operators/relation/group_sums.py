@@ -19,11 +19,11 @@ from millpond.operators.relation.relation_progress import Progress
 from millpond.progress import FOREVER
 from millpond.relations import Content, TablesInTime, Ticks, difference
 from millpond.relations.pipelines import Observer
-from millpond.relations.sums import nothing, sums_at, sums_between, told, total
+from millpond.relations.sums import grouping_of, nothing, sums_at, sums_between, told, total
 from millpond.synopses import query_table
 from millpond.tables import Chunk, Segment, read_chunks
 from millpond.tables.shard_cache import ShardCache, Version
-from millpond.types import Grouped, Grouping, RelationQuery
+from millpond.types import RelationQuery
 
 #: Chunks of state that are sums of groups.
 GROUPS = "groups"
@@ -60,7 +60,7 @@ class Sums:
         before: Callable[[], Sequence[Content]],
     ) -> Sums:
         """The sums as an epoch finds them. before: the inputs as they were known before it."""
-        grouping = _grouping(query)
+        grouping = grouping_of(query)
         parts = [(t, 1) for t in stored()] if progress.own.summed else []
         known = total(db, grouping, parts) if parts else nothing(db, grouping)
         sums = Sums(db, query, tables, observer, ticks, known)
@@ -82,7 +82,7 @@ class Sums:
         Arguments:
             ticks: of RSTREAM, before and after. earlier: inputs are others before `low`, too.
         """
-        grouping = _grouping(self.query)
+        grouping = grouping_of(self.query)
         old, new = (
             sums_between(self.db, self.query, c, self.tables, low, closed, o, self.ticks)
             for c, o in ((before, None), (after, self.observer))
@@ -112,7 +112,7 @@ class Sums:
 
     def add(self, parts: Sequence[tuple[pa.Table, int]]) -> None:
         """Go on from here."""
-        grouping = _grouping(self.query)
+        grouping = grouping_of(self.query)
         more = total(self.db, grouping, parts)
         self.known = total(self.db, grouping, [(self.known, 1), (more, 1)])
         self.added.append(more)
@@ -120,7 +120,7 @@ class Sums:
     def stored(self) -> pa.Table | None:
         """What the epoch stores; None: nothing differs."""
         parts = [(t, 1) for t in self.added if t.num_rows]
-        found = total(self.db, _grouping(self.query), parts) if parts else None
+        found = total(self.db, grouping_of(self.query), parts) if parts else None
         return found if found is not None and found.num_rows else None
 
 
@@ -133,7 +133,7 @@ def put_together(
     db: duckdb.DuckDBPyConnection, query: RelationQuery, owner: str, group: Sequence[Chunk]
 ) -> list[Chunk]:
     """Chunks of the sums of a query as one."""
-    sums = total(db, _grouping(query), [(c.table, 1) for c in group])
+    sums = total(db, grouping_of(query), [(c.table, 1) for c in group])
     return [sums_chunk(owner, max(c.epoch for c in group), sums)] if sums.num_rows else []
 
 
@@ -160,7 +160,7 @@ def read_sums(
     if sums is not None and known <= files:
         parts = [(sums, 1), *parts]
     if parts and (len(parts) > 1 or sums is None or fresh):
-        sums = total(db, _grouping(query), parts)
+        sums = total(db, grouping_of(query), parts)
     elif not parts:
         sums = None
     if sums is None:
@@ -174,14 +174,9 @@ def by_shard(
     db: duckdb.DuckDBPyConnection, query: RelationQuery, sums: pa.Table, shards: int, home: int
 ) -> dict[int, pa.Table]:
     """The sums by the shard that has the rows of each group."""
-    placed = _grouping(query).placed
+    placed = grouping_of(query).placed
     if not placed or shards == 1:
         return {home: sums}
     hashes = query_table(db, f"SELECT hash({placed}) AS h FROM r", r=sums)["h"].to_numpy() % np.uint64(shards)
     parts = {n: sums.filter(pa.array(hashes == n)) for n in range(shards)}
     return {n: part for n, part in parts.items() if part.num_rows}
-
-
-def _grouping(query: RelationQuery) -> Grouping:
-    assert isinstance(query.plan, Grouped)
-    return query.plan.grouping

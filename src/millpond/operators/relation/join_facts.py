@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from millpond.types import JoinPlan, RelationQuery
 from millpond.types.join_graphs import JoinGraph, graph_of
 from millpond.types.plan_nodes import Fact, said
-from millpond.types.relation_queries import EVERYWHERE, are_together
+from millpond.types.relation_queries import EVERYWHERE, DealtBy, are_together
 
 
 def graph_facts(relation: RelationQuery, plan: JoinPlan, pipelines: bool) -> Iterator[Fact]:
@@ -59,11 +59,11 @@ def place_facts(relation: RelationQuery, plan: JoinPlan) -> list[Fact]:
         return [Fact("rows", _together(relation, plan))]
     names = {i.alias: i.stream for i in relation.inputs}
     if any(map(are_together, plan.spread)):
-        number = next(n for n, deal in enumerate(plan.deal) if deal not in ("", "copies"))
+        number, deal = next((n, deal) for n, deal in enumerate(plan.deal) if isinstance(deal, DealtBy))
         called = names_of(relation, plan)
         others = ", ".join(n for n in called if n != called[number])
         dealt = (
-            f"where it pays, rows of {called[number]} are dealt over the shards by {plan.deal[number]}, and"
+            f"where it pays, rows of {called[number]} are dealt over the shards by {deal.column}, and"
             f" every shard gets those of {others}"
         )
         return [Fact("rows", _together(relation, plan)), said("exchange", dealt)]

@@ -41,7 +41,6 @@ from millpond.operators.relational.readers import (
     RowReader,
     check_held,
     empty_rows,
-    reading,
 )
 from millpond.operators.relational.relation_backfill import answer_past, retell_past
 from millpond.operators.relational.relational_progress import Floor
@@ -52,7 +51,7 @@ from millpond.operators.windowed.early import EARLY, due
 from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Known, Run, all_rows, answers, kept, sight_of, snapshot, spare_of
+from millpond.relations import Known, Run, all_rows, answers, kept, sight_of, snapshot
 from millpond.relations.sums import total
 from millpond.support.errors import Refusal
 from millpond.synopses import connection
@@ -85,11 +84,6 @@ class RelationOperator(RowReader[RelationProgress]):
     relation: RelationQuery
 
     @classmethod
-    def of(cls, catalog: Catalog) -> Iterable[RelationOperator]:
-        """See `Operator`."""
-        return [cls(catalog, q) for q in reading(catalog) if isinstance(q.definition.query, RelationQuery)]
-
-    @classmethod
     def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
         """See `Operator`."""
         return relation_plan(facts, query, standing) if isinstance(query, RelationQuery) else None
@@ -119,7 +113,7 @@ class RelationOperator(RowReader[RelationProgress]):
     def horizon(self, known: Progress, high: int) -> int:
         """See `RowReader`."""
         revising = any(revises(self.options, late) for late in self.lates)
-        spare = spare_of(self.relation, self.options) if revising else 0
+        spare = self.relation.revised_for(self.options) if revising else 0
         return max(NEVER, known.start, max(known.own.edge, min(known.closed, high)) - spare)
 
     def lows(self, known: Progress, horizon: int) -> Sequence[int | None]:

@@ -13,7 +13,7 @@ from millpond.catalog import Store
 from millpond.manifests.task_reports import Heavy
 from millpond.operators.relational.skew import heavy
 from millpond.synopses import query_table
-from millpond.types.relation_queries import EVERYWHERE
+from millpond.types.relation_queries import EVERYWHERE, DealtBy
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def placed(db: duckdb.DuckDBPyConnection, store: Store, rows: pa.Table, shards: 
         return Placed({max(0, store.home): rows} if count else {}, count, {})
     if store.spread == EVERYWHERE:
         return Placed(dict.fromkeys(range(shards), rows), count, {})
-    dealt = f", hash({store.deal}) AS d" if hot and store.deal not in ("", "copies") else ""
+    dealt = f", hash({store.deal.column}) AS d" if hot and isinstance(store.deal, DealtBy) else ""
     found = query_table(db, f"SELECT hash({store.spread}) AS h{dealt} FROM r", r=rows)
     hashes = found["h"].to_numpy()
     shard = hashes % np.uint64(shards)
@@ -49,7 +49,7 @@ def placed(db: duckdb.DuckDBPyConnection, store: Store, rows: pa.Table, shards: 
             everywhere = split
     parts = {n: rows.filter(pa.array((shard == n) | everywhere)) for n in range(shards)}
     frequent: dict[str, Heavy] = {}
-    if store.deal:
+    if store.deal.splits:
         for key, (times, row) in heavy(hashes).items():
             name = query_table(db, f"SELECT ({store.spread})::VARCHAR AS k FROM r", r=rows.slice(row, 1))["k"][0]
             frequent[key] = Heavy(times, str(name.as_py()))

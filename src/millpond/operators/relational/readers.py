@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time as clock
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, Self
 
 import duckdb
 import numpy as np
@@ -31,7 +31,7 @@ from millpond.operators.relational.visibility import revises
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.numbers import REVISIONS, numbers_in
 from millpond.progress import FOREVER, NEVER, StreamProgress
-from millpond.relations import Rows, Run, net_changes, spare_of
+from millpond.relations import Rows, Run, net_changes
 from millpond.support.errors import SourceError
 from millpond.synopses import query_table, tolerance
 from millpond.synopses.parallel import at_most, side_by_side
@@ -129,6 +129,12 @@ class RowReader(Answering, Generic[R]):
         self.relation: Relational = standing.relational
         self.options = standing.definition.options
 
+    @classmethod
+    def of(cls, catalog: Catalog) -> Iterable[Self]:
+        """See `Operator`: of each query of its kind that reads stores, but for those that are quarantined."""
+        reading = (q for q in catalog.running() if q.inputs)
+        return [cls(catalog, q) for q in reading if isinstance(q.definition.query, cls.query_kind)]
+
     # -- what each kind has its own of
 
     def stirring_bound(self, progress: Mapping[str, StreamProgress], clock: int) -> int:
@@ -206,11 +212,6 @@ class RowReader(Answering, Generic[R]):
         return " and ".join(input_text(item) for each, item in inputs if each == owner)
 
     @classmethod
-    def revise_for(cls, query: Any, options: QueryOptions) -> int:
-        """See `Answering`."""
-        return spare_of(query, options)
-
-    @classmethod
     def lasting(cls, known: int) -> str:
         """See `Answering`."""
         return "the rows that a longer 'revise_for' would need are gone; of a relation it can only become shorter"
@@ -258,10 +259,6 @@ class RowReader(Answering, Generic[R]):
         horizon = self.horizon(known.read(self.progress_kind), high_of(self.catalog, self.specs, progress))
         reaches = probed_streams(self.relation, self.catalog.streams_of(standing))
         return {s: NEVER if r is None else max(NEVER, horizon - 1 - r) for s, r in reaches.items()}
-
-    def first_epoch_of(self, standing: Standing) -> int:
-        """See `Answering`."""
-        return self.first_epoch
 
     def final_until(
         self, standing: Standing, known: QueryProgress, progress: Mapping[str, StreamProgress], ended: bool
@@ -453,11 +450,6 @@ def check_held(most: int, items: Sequence[RelationInput], sizes: Sequence[int]) 
             f"its windows hold {sum(sizes)} rows in one shard ({named}), and may hold {most}: shorter"
             " windows, filters below them, a shorter revise_for, or WITH (held_rows=…) help"
         )
-
-
-def reading(catalog: Catalog) -> list[Standing]:
-    """The queries that read stores, but for those that are quarantined."""
-    return [standing for standing in catalog.running() if standing.inputs]
 
 
 def moves(known: Reading, options: QueryOptions, bound: int) -> bool:

@@ -8,7 +8,6 @@ from typing import assert_never
 from millpond.catalog import Standing
 from millpond.catalog.unions import late_of
 from millpond.operators.plan_facts import PlanFacts
-from millpond.relations import spare_of
 from millpond.types import (
     HOLDS,
     LatestRowsWindow,
@@ -85,7 +84,7 @@ def _late(facts: PlanFacts, query: RelationalQuery, standing: Standing) -> Fact:
     """What late rows do, and for how long."""
     stores = [facts.catalog.stores[owner].spec for owner in standing.inputs]
     late = ", ".join(dict.fromkeys(late_of(facts.catalog, spec) for spec in stores))
-    spare = duration(spare_of(query, standing.definition.options))
+    spare = duration(query.revised_for(standing.definition.options))
     return Fact("late rows", late + (f", for {spare} behind the watermark" if "revise" in late else ""))
 
 

@@ -100,7 +100,7 @@ def dealing_pays(catalog: Catalog, skew: Skew, group: Sequence[str], shards: int
 
     Judged by the rows that came lately: one shard takes all of them, or a share of those that are dealt and all others.
     """
-    copied = sum(skew.rows.get(o, 0.0) for o in group if catalog.stores[o].deal == "copies")
+    copied = sum(skew.rows.get(o, 0.0) for o in group if catalog.stores[o].deal.copied)
     dealt = sum(skew.rows.get(o, 0.0) for o in group) - copied
     return dealt / shards + copied <= WORTH * (dealt + copied)
 
@@ -145,7 +145,7 @@ def moved(catalog: Catalog, hot: Hot, before: Hot, adopting: Sequence[str]) -> d
     adopted = {o for q in catalog.queries.values() if str(q.id) in adopting for o in q.inputs}
     found: dict[str, tuple[str, ...]] = {}
     for owner, keys in hot.items():
-        if catalog.stores[owner].deal == "copies":
+        if catalog.stores[owner].deal.copied:
             new = tuple(sorted(k for k in keys if owner in adopted or k not in before.get(owner, {})))
             found |= {owner: new} if new else {}
     return found
@@ -155,7 +155,7 @@ def groups(catalog: Catalog) -> list[tuple[str, ...]]:
     """Stores whose keys may be split, those together whose rows meet in some query."""
     found: list[set[str]] = []
     for standing in catalog.queries.values():
-        owners = {o for o in standing.inputs if catalog.stores[o].deal}
+        owners = {o for o in standing.inputs if catalog.stores[o].deal.splits}
         if owners:
             met = [g for g in found if g & owners]
             found = [g for g in found if not g & owners] + [owners.union(*met)]

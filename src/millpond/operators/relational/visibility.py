@@ -21,7 +21,6 @@ import pyarrow.compute as pc
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.relational.relational_progress import Floor, R, Reading
 from millpond.progress import NEVER
-from millpond.relations import spare_of
 from millpond.relations.spans import visible_from
 from millpond.support.distinct import distinct
 from millpond.types import QueryOptions, Relational
@@ -50,7 +49,7 @@ def covered_from(query: Relational, options: QueryOptions, progress: Reading) ->
     """
     if options.limited or progress.closed <= progress.start:  # it has reported nothing yet
         return NEVER
-    return max(NEVER, progress.start, progress.own.edge - spare_of(query, options))
+    return max(NEVER, progress.start, progress.own.edge - query.revised_for(options))
 
 
 def new_floor(

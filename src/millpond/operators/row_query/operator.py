@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from millpond.archive.dead_letters import failed_letters
 from millpond.catalog import Catalog, Standing
@@ -44,10 +44,6 @@ class RowQueries(Operator):
     def of(cls, catalog: Catalog) -> Iterable[RowQueries]:
         """See `Operator`."""
         return (cls(),)
-
-    def users(self) -> Sequence[Standing]:
-        """See `Operator`: what it makes is derived, and made again by who finds it missing."""
-        return ()
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""

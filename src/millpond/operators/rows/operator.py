@@ -26,7 +26,7 @@ from millpond.operators.windowed.past_windows import EachWindow, HistoryState, O
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.synopses import finish_windows, merge_partials
-from millpond.synopses.last_window import bounded, start_of_last
+from millpond.synopses.last_window import bounded
 from millpond.synopses.row_answers import last_row_windows
 from millpond.synopses.row_partials import RowsSpec, fold, on_time, partial_rows, together
 from millpond.tables import Chunk
@@ -103,7 +103,7 @@ class RowsOperator(OverRows):
         """See `WindowKind`: a window that ends with a row is open at its start."""
         if isinstance(query.window, CountWindow):
             return EachWindow(last=True)
-        start = start_of_last(query.window, now, before)
+        start = now - query.window.range
         return None if start >= before else OneWindow(start, start + 1, bounded(query, start, now, before))
 
     @staticmethod
@@ -143,7 +143,7 @@ class RowsOperator(OverRows):
         query = standing.windowed
         assert isinstance(query, RowWindowQuery)
         window = query.window
-        extent = f"ROWS {window.rows}" if isinstance(window, CountWindow) else "RANGE"
+        extent = f"ROWS {window.rows}" if window.rows else "RANGE"
         return f"[{extent} SLIDE {window.slide}]"
 
     def pane_text(self) -> str:

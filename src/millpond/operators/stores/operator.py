@@ -66,7 +66,7 @@ class StoreMapper(Mapper):
         there = placed(connection(), self.store, table, manifest.shards, manifest.hot.get(owner, ()))
         packed = {id(t): pack(t) for t in {id(t): t for t in there.shards.values()}.values()}  # the same one for all
         mapped.parcels += [(owner, shard, packed[id(rows)]) for shard, rows in there.shards.items()]
-        if self.store.deal:
+        if self.store.deal.splits:
             mapped.frequent[owner] = Frequent(there.rows, there.frequent)
         return mapped
 
@@ -193,8 +193,8 @@ class StoreOperator(Operator):
         if not keys:
             return []
         name = self.catalog.streams[store.spec.stream].name
-        dealt = f"its rows are dealt over the shards by {store.deal}"
-        how = "every shard has its rows" if store.deal == "copies" else dealt
         if are_together(store.spread):
-            return [Fact("exchange", f"of {name}, {how}")]
-        return [Fact("skew", f"of {name}, {store.spread} = {', '.join(sorted(keys.values()))} is frequent; {how}")]
+            return [Fact("exchange", f"of {name}, {store.deal}")]
+        return [
+            Fact("skew", f"of {name}, {store.spread} = {', '.join(sorted(keys.values()))} is frequent; {store.deal}")
+        ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from millpond.archive.summed.entry_files import live_name, write_entry
 from millpond.catalog import Catalog, Standing, Summary
@@ -48,10 +48,6 @@ class SummaryOperator(Operator):
     def of(cls, catalog: Catalog) -> Iterable[SummaryOperator]:
         """See `Operator`."""
         return [cls(catalog, s) for s in catalog.summaries.values() if s.owner]
-
-    def users(self) -> Sequence[Standing]:
-        """See `Operator`: what it lacks is made by upkeep."""
-        return ()
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""

@@ -17,9 +17,7 @@ from millpond.operators.windowed.group_bounds import closed_groups
 from millpond.operators.windowed.window_progress import WindowProgress
 from millpond.synopses.enums import put_together
 from millpond.synopses.finish import identity
-from millpond.synopses.row_partials import revised_for
-from millpond.synopses.session_partials import session_revised_for
-from millpond.types import DAY, KindWindow, QueryOptions, RowWindowQuery, SessionQuery, WindowedQuery, WindowQuery
+from millpond.types import DAY, QueryOptions, WindowedQuery, WindowQuery
 
 
 @dataclass(frozen=True)
@@ -37,22 +35,11 @@ class Advanced(Generic[P]):
     sums: pa.Table | None = None
 
 
-def revise_for(query: WindowedQuery, options: QueryOptions) -> int:
-    """How long behind progress closed windows can be revised (SEMANTICS, late rows): microseconds."""
-    if isinstance(query, RowWindowQuery):
-        return revised_for(query, options)
-    if isinstance(query, SessionQuery):
-        return session_revised_for(query, options)
-    if options.revise_for is not None:
-        return options.revise_for
-    return max(DAY, 10 * (query.window.length if isinstance(query.window, KindWindow) else query.window.range))
-
-
 def ranges_known(query: WindowedQuery, options: QueryOptions) -> int:
     """For how many RANGEs behind its last row a group is known, or a value fills windows: 0 where none needs to be."""
-    if options.empty != "report" or not isinstance(query, WindowQuery) or not (query.keys or options.fill):
+    if options.empty != "report" or not query.windows or not (query.keys or options.fill):
         return 0
-    length = query.window.length if isinstance(query.window, KindWindow) else query.window.range
+    length = query.longest
     known = max(DAY, 10 * length) if options.known_for is None else options.known_for
     return max(1, -(-known // length)) if length else 10
 
@@ -65,7 +52,7 @@ def ahead_of(query: WindowedQuery, options: QueryOptions) -> int:
 
 def horizon_of(query: WindowedQuery, options: QueryOptions, progress: QueryProgress, high: int) -> int:
     """The event time up to which state does not cover windows: late rows revise those that end behind it from state."""
-    return max(progress.start, progress.floor, min(progress.closed, high) - revise_for(query, options))
+    return max(progress.start, progress.floor, min(progress.closed, high) - query.revised_for(options))
 
 
 def advanced(

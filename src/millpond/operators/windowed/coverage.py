@@ -15,20 +15,10 @@ from millpond.tables.segments import Snapshot
 from millpond.types import (
     COVERED,
     NUMBER,
-    CalendarWindow,
     Column,
-    CountWindow,
-    KindWindow,
-    RowWindow,
-    SessionWindow,
-    SpanWindow,
-    TimeWindow,
-    Window,
-    WindowQuery,
+    EndedWindow,
 )
 from millpond.types.instants import moment
-
-AnyWindow = Window | RowWindow | SessionWindow
 
 COVERAGE = Column(COVERED, "TIMESTAMP")
 
@@ -66,9 +56,7 @@ def coverage_of(standing: Standing, covered: int, closed: int, archives: Sequenc
     start = covered
     if start <= NEVER and lows and all(removed is None for _, removed in archives):
         start = min(lows)
-    query = standing.definition.query
-    window = query.window if isinstance(query, WindowQuery) else None
-    reach = window.range if isinstance(window, TimeWindow | KindWindow | CalendarWindow) else 0
+    reach = standing.definition.query.partial_for
     return Coverage(start, start + reach if start > NEVER and reach else NEVER, closed)
 
 
@@ -83,22 +71,22 @@ def without_missed(answers: pa.Table, missed: Sequence[tuple[int, int]]) -> pa.T
     return answers.set_column(place, COVERED, pc.if_else(some, ends, answers[COVERED]))
 
 
-def with_coverage(answers: pa.Table, removed: int | None, window: AnyWindow | None = None) -> pa.Table:
+def with_coverage(answers: pa.Table, removed: int | None, window: EndedWindow) -> pa.Table:
     """Answers of windows with a further column `covered_from`: NULL for a window that is whole.
 
     Arguments:
-        window: windows of the last n rows: numbers count from the first row that is left, so that windows which would
-            begin before it may lack rows.
         removed: rows with an event time before it (microseconds) were removed when the windows were computed; None or
             NEVER: none were.
+        window: what they are windows of.
 
     A window that starts before `removed` may lack rows; from `covered_from`, the smaller of `removed` and the window's
     end, to its end it has them all.
 
         >>> import datetime as dt
+        >>> from millpond.types import DAY, TimeWindow
         >>> day = [dt.datetime(2026, 1, d) for d in (1, 2, 3)]
         >>> table = pa.table({"window_start": day[:2], "window_end": day[1:]})
-        >>> with_coverage(table, 1_767_225_600_000_001)["covered_from"].to_pylist()
+        >>> with_coverage(table, 1_767_225_600_000_001, TimeWindow(DAY, DAY))["covered_from"].to_pylist()
         [datetime.datetime(2026, 1, 1, 0, 0, 0, 1), None]
     """
     kind = pa.timestamp("us")
@@ -106,12 +94,9 @@ def with_coverage(answers: pa.Table, removed: int | None, window: AnyWindow | No
         return answers.append_column(COVERED, pa.nulls(answers.num_rows, kind))
     start, end = (answers[n].cast(kind).cast(pa.int64()) for n in ("window_start", "window_end"))
     limit = pa.scalar(removed, pa.int64())
-    opened = isinstance(window, SpanWindow)  # such a window does not hold its start
     start = start.fill_null(NEVER)  # NULL: a window since the start of the stream
-    if isinstance(window, SessionWindow):  # a row that is gone may have reached its first one
-        start = pc.subtract(start, window.gap)
-    cut = pc.less(pc.add(start, 1) if opened else start, limit)
-    if isinstance(window, CountWindow) and NUMBER.name in answers.column_names:
-        cut = pc.less(answers[NUMBER.name], -(-window.rows // window.slide))
+    cut = pc.less(pc.subtract(start, window.lead), limit)
+    if window.first_whole and NUMBER.name in answers.column_names:
+        cut = pc.less(answers[NUMBER.name], window.first_whole)
     covered = pc.if_else(cut, pc.min_element_wise(end, limit), pa.scalar(None, pa.int64()))
     return answers.append_column(COVERED, covered.cast(kind))

@@ -20,7 +20,6 @@ from millpond.manifests.places import summaries_folder
 from millpond.operators.windowed.lookups import joined_rows, of_stream, tolerant_join
 from millpond.sources.own_marks import counted
 from millpond.synopses import PanesSpec, connection, merge_partials, partial
-from millpond.synopses.pane_partials import at_intervals
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, without_cut
 from millpond.synopses.partials.shards import cut
@@ -68,7 +67,7 @@ class HistoryMap:
         reader = ArchiveReader(self.pond, stream, columns, self.spec.weighted, at_hand=at_hand or AtHand())
         for interval in sorted({s.interval for s in scan.splits}):
             splits = [s for s in scan.splits if s.interval == interval]
-            spec = at_intervals(self.spec, interval)
+            spec = self.spec.at_intervals(interval)
             for table in self._of_rows(spec, reader, splits, [] if letters is None else letters):
                 yield from self._parcels(spec, task, table)
             for split in splits:

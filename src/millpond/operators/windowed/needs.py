@@ -16,7 +16,7 @@ from millpond.catalog.unions import progress_of
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest
-from millpond.operators.windowed.advance import horizon_of, ranges_known, revise_for
+from millpond.operators.windowed.advance import horizon_of, ranges_known
 from millpond.operators.windowed.evaluation import end_pane
 from millpond.operators.windowed.window_progress import WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
@@ -85,7 +85,7 @@ def keep_since(synopsis: Synopsis, standing: Standing, stream: StreamDefinition,
     """The event time from which a query may still need pane rows, for open windows and for revisions."""
     query, options = standing.windowed, standing.definition.options
     revises = stream.options.late == "revise" or synopsis.spec.feeds  # see `unions.late_of`
-    behind = revise_for(query, options) if revises and not options.delay else 0
+    behind = query.revised_for(options) if revises and not options.delay else 0
     if not isinstance(query, WindowQuery):
         return max(NEVER, min(closed, high) - behind)
     return reach(query.window, min(closed, high) - behind, spans_of(query, options, 2))

@@ -40,7 +40,7 @@ from millpond.operators.contract import (
 )
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.plan_facts import PlanFacts, used_by, work_facts
-from millpond.operators.windowed.advance import Advanced, horizon_of, revise_for, without_replaced
+from millpond.operators.windowed.advance import Advanced, horizon_of, without_replaced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.coverage import with_coverage, without_missed
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
@@ -57,7 +57,7 @@ from millpond.support.errors import Refusal
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import home_shard
 from millpond.tables import Chunk, read_chunks
-from millpond.types import QueryDefinition, QueryOptions, StreamDefinition, WindowedQuery
+from millpond.types import QueryDefinition, StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import PlanNode
 
 #: Of windows that are no intervals between instants.
@@ -217,11 +217,6 @@ class WindowOperator(Answering, WindowKind):
         return with_exactness(answers, query, cls.left_out(known)) if query.estimated else answers
 
     @classmethod
-    def revise_for(cls, query: Any, options: QueryOptions) -> int:
-        """See `Answering`."""
-        return revise_for(query, options)
-
-    @classmethod
     def left_out(cls, known: QueryProgress) -> LeftOut:
         """See `Answering`."""
         own = known.read(cls.progress_kind).own
@@ -231,10 +226,6 @@ class WindowOperator(Answering, WindowKind):
     def covered(cls, known: QueryProgress) -> int:
         """See `Answering`."""
         return known.read(cls.progress_kind).own.covered
-
-    def first_epoch_of(self, standing: Standing) -> int:
-        """See `Answering`."""
-        return self.first_epoch
 
     @property
     def owners(self) -> frozenset[str]:

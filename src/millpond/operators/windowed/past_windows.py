@@ -49,7 +49,6 @@ from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import EngineError, QueryError
 from millpond.support.file_cache import FileCache
 from millpond.synopses import Spec, connection
-from millpond.synopses.pane_partials import by_interval
 from millpond.synopses.partials.dispatch import still_needed
 from millpond.synopses.partials.shards import home_shard
 from millpond.tables import Chunk, Segment, read_json, write_chunks, write_json
@@ -308,7 +307,7 @@ class _Past:
         """What may stand in for rows."""
         queries, spec = tuple(q.windowed for q in self.users), self.synopsis.spec
         if not spec.weighted:
-            return Sums(by_interval(spec), queries, hard=False)
+            return Sums(spec.by_interval(), queries, hard=False)
         return sums_of(queries[0], self.streams[0]) if len(queries) == 1 else None
 
     def starts(self, scan: Scan, plan: ScanPlan) -> dict[str, QueryProgress]:
@@ -392,7 +391,7 @@ def _mapped(pond: str, plan: Any, task: int) -> Iterator[Parcel]:
     synopsis, scan = from_json(Synopsis, plan["synopsis"]), from_json(ScanTask, plan["tasks"][task])
     spec, streams = synopsis.spec, tuple(from_json(StreamDefinition, s) for s in plan["streams"])
     users = [from_json(Standing, user) for user in plan["users"]]
-    history = HistoryMap(pond, streams, by_interval(spec), users[0].windowed, synopsis.owner, plan["shards"])
+    history = HistoryMap(pond, streams, spec.by_interval(), users[0].windowed, synopsis.owner, plan["shards"])
     failed: list[pa.Table] = []
     yield from history.run(task, scan, failed)
     if plan["owed"]:

@@ -11,7 +11,7 @@ from millpond.catalog import Standing
 from millpond.catalog.unions import late_of
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.windowed.advance import ranges_known, revise_for
+from millpond.operators.windowed.advance import ranges_known
 from millpond.operators.windowed.coverage import coverage_of
 from millpond.progress import NEVER
 from millpond.synopses import spec_of
@@ -112,7 +112,7 @@ def _until_when(
 ) -> list[Fact]:
     """How long windows are revised, and whether they are whole."""
     late = late_of(facts.catalog, spec)
-    spare = duration(revise_for(query, standing.definition.options))
+    spare = duration(query.revised_for(standing.definition.options))
     archives = [facts.archives[s.id] for s in facts.catalog.streams_of(standing)]
     known = facts.published.queries.get(str(standing.id), QueryProgress())
     coverage = coverage_of(standing, covered(known), known.closed, archives)

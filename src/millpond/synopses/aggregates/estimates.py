@@ -66,26 +66,6 @@ def count_interval_sql(total: str, variance: str, low: bool) -> str:
     return f"({middle} {'-' if low else '+'} {half})"
 
 
-def count_interval(total: float, variance: float) -> tuple[float, float]:
-    """The 95 % interval of a count.
-
-    Arguments:
-        total, variance: sum of w, and of w (w - 1), over the rows that were read.
-
-    >>> low, high = count_interval(1000.0, 9000.0)  # 100 rows at 10 %
-    >>> round(low), round(high)
-    (831, 1204)
-    >>> count_interval(5.0, 0.0)
-    (5.0, 5.0)
-    """
-    if total <= 0:
-        return 0.0, 0.0
-    spread = variance / total
-    middle = total + Z * Z / 2 * spread
-    half = Z * math.sqrt(spread * total + Z * Z / 4 * spread * spread)
-    return middle - half, middle + half
-
-
 def fraction_for(error: float, half: float, estimate: float, fraction: float) -> float:
     """Which fraction of the rows to read for an interval that is narrow enough, from one that was seen.
 

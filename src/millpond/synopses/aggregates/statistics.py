@@ -38,7 +38,6 @@ PAIRED, PAIRED_WITH_ONE = 256, 10_000
 COUNTED = ("mode", "heavy_hitters", "entropy")
 FREQUENT = ("approx_mode", "approx_heavy_hitters", "approx_top_k")
 QUANTILES = ("approx_median", "approx_quantile_cont", "approx_quantile_disc")
-FUNCTIONS = (*COUNTED, *FREQUENT, *QUANTILES, "approx_distinct", "series_corr")
 
 Family = Literal["counts", "frequent", "quantiles", "distinct", "steps"]
 

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,9 +23,11 @@ from millpond.types import (
     Reduction,
     StreamDefinition,
     Variant,
+    WindowAggregation,
     columns_read,
     to_json,
 )
+from millpond.windows import Panes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +41,10 @@ class SynopsisSpec(Variant):
     narrowed: (quoted column, type) of columns that were widened since; rows are taken with this type, or fail.
     lookup: tables that its rows are joined with first; what is evaluated is over the joined rows.
     sets: the numbers of grouping sets (`Aggregation.sets`): each row is there once for each.
+    keeps_cuts: stored rows keep their cuts, which say for good which windows hold them.
     """
+
+    keeps_cuts: ClassVar[bool] = False
 
     stream: int
     time: str
@@ -64,11 +69,6 @@ class SynopsisSpec(Variant):
         return {**value, "type": "PanesSpec", "landmarks": landmarks}
 
     @property
-    def keeps_cuts(self) -> bool:
-        """Whether stored rows keep their cuts, which say for good which windows hold them."""
-        return False
-
-    @property
     def streams(self) -> tuple[int, ...]:
         """The ids of the streams whose rows it takes."""
         return tuple(f.stream for f in self.feeds) or (self.stream,)
@@ -80,6 +80,47 @@ class SynopsisSpec(Variant):
         if not self.sets:
             return rows
         return f"(SELECT *, unnest([{', '.join(map(str, self.sets))}]::BIGINT[]) AS __set FROM {rows})"
+
+    def serves(self, needed: SynopsisSpec, query: WindowAggregation) -> bool:
+        """Whether a query that needs `needed` can be answered from this synopsis."""
+        return False
+
+    def widened(self, needed: SynopsisSpec, query: WindowAggregation) -> Self | None:
+        """One that serves `query` as well, which needs `needed`; None where there is none.
+
+        It keeps more of each row, so this one must not have seen any yet.
+        """
+        return None
+
+    def rolls_up(self, needed: SynopsisSpec, query: WindowAggregation) -> bool:
+        """Whether the partials that a query needs can be made of those of this one (`synopses.rollup`).
+
+        The rows must be the same (stream, time, filter, those on which an expression fails), every key and component
+        there, and each of its windows, or with `REDUCE BY INTERVAL` each interval, a run of whole panes.
+        """
+        return False
+
+    @property
+    def makes_up(self) -> str:
+        """What of it other windows are put together from, in words; '': nothing is."""
+        return ""
+
+    def summarises(self, needed: SynopsisSpec) -> bool:
+        """Whether what it keeps of a file's rows may be the entry of a summary, which needs `needed`."""
+        return False
+
+    def at_intervals(self, interval: int) -> Self:
+        """The same where rows are seen at the start of their interval (microseconds); 0: at their own time.
+
+        Rows that are kept as they are have no intervals.
+        """
+        return self
+
+    def by_interval(self) -> Self:
+        """The same for the past of a query that says REDUCE BY INTERVAL."""
+        if self.reduce is None or self.reduce.function != "interval":
+            return self
+        return self.at_intervals(self.reduce.spans[0])
 
     @property
     def weighted(self) -> bool:
@@ -125,6 +166,19 @@ class SynopsisSpec(Variant):
         names = [c.name for c in self.components]
         text = json.dumps([parts, names, *own, *union, *form, *reduced, *kind, *joined])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowKeeping(SynopsisSpec):
+    """What a synopsis keeps that has rows, and no panes."""
+
+    keeps_cuts: ClassVar[bool] = True
+    form: ClassVar[Literal["eager"]] = "eager"
+
+    @property
+    def panes(self) -> Panes:
+        """The microseconds that its rows lie in."""
+        return Panes(1)
 
 
 def common_parts(query: Aggregation, stream: StreamDefinition) -> dict[str, Any]:

@@ -233,32 +233,6 @@ def rows_of(block: Block, boxes: Sequence[Sequence[Interval]], low_row: int = 0,
     return parts[0] if len(parts) == 1 else distinct(np.concatenate(parts))
 
 
-def match_rate(
-    block: Block, table: BoxTable, matches: Matches | None = None
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.float64]]:
-    """Matches per row of every query of a table.
-
-    Args:
-        block: the rows to judge by.
-        table: the queries.
-        matches: what `match_block` gave for this block, for exact numbers where it has them.
-
-    Returns:
-        Query ids, ascending, and beside them the share of rows that match: counted for explicit queries, else the
-        product of the factors' selectivities on this block (infinite where an attribute was not looked at).
-    """
-    snapshot = table.compile()
-    if not len(block) or not len(snapshot.queries):
-        return snapshot.queries, np.zeros(len(snapshot.queries))
-    rates = Plan(block, snapshot).expected / len(block)
-    if matches is not None and len(matches):
-        places = np.searchsorted(matches.queries, snapshot.queries)
-        places[places == len(matches)] = 0
-        known = matches.queries[places] == snapshot.queries
-        rates[known] = matches.counts()[places[known]] / len(block)
-    return snapshot.queries, rates
-
-
 def _none_explicit(n: int, version: int) -> Matches:
     none = np.empty(0, np.int64)
     return Matches(none, none.astype(np.uint32), none.astype(np.uint16), none.astype(np.int32), n, version, True)

@@ -36,12 +36,23 @@ class Written(Kind[Any]):
 
 
 @dataclass(frozen=True)
+class Told(Written):
+    """A kind that says itself what is wrong with a value."""
+
+    def parse(self, text: str) -> Any:
+        """The value of a text."""
+        return self.read(text, "")
+
+
+@dataclass(frozen=True)
 class Allowance(Written):
     """A `Lateness`.
 
     >>> Allowance().parse("p99"), Allowance().parse("100 rows").rows
     (Lateness(time=None, rows=None, share=0.99), 100)
     """
+
+    expected = "a span of time such as '5s', a count such as '100 rows', or an estimate: 'auto', 'p99'"
 
     def parse(self, text: str) -> Lateness:
         """The lateness."""
@@ -64,11 +75,6 @@ class Allowance(Written):
             raise ValueError(f"'{text}' is negative")
         return Lateness(time=value)
 
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "a span of time such as '5s', a count such as '100 rows', or an estimate: 'auto', 'p99'"
-
 
 #: Numbers since 1970, by their unit.
 UNITS = ("s", "ms", "us", "ns")
@@ -81,6 +87,8 @@ class TimeFormat(Written):
     >>> TimeFormat().parse("MS"), TimeFormat().parse("%d.%m.%Y")
     ('ms', '%d.%m.%Y')
     """
+
+    expected = "'s', 'ms', 'us' or 'ns' since 1970, 'iso', or a pattern such as '%d.%m.%Y %H:%M:%S'"
 
     def parse(self, text: str) -> str:
         """The word in small letters, or the pattern."""
@@ -96,15 +104,12 @@ class TimeFormat(Written):
         """The words as they are written."""
         return tuple(f"'{word}'" for word in (*UNITS, "iso"))
 
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "'s', 'ms', 'us' or 'ns' since 1970, 'iso', or a pattern such as '%d.%m.%Y %H:%M:%S'"
-
 
 @dataclass(frozen=True)
-class Delimiter(Written):
+class Delimiter(Told):
     """The character between the values of a line; '\\t' is a tab."""
+
+    expected = "','"
 
     def read(self, given: Any, called: str) -> str:
         """The character; see `Kind.read`."""
@@ -112,15 +117,6 @@ class Delimiter(Written):
         if len(text) != 1 or text in '"\n\r':
             raise OptionFault("a delimiter is one character", self.expected)
         return text
-
-    def parse(self, text: str) -> str:
-        """The character."""
-        return self.read(text, "")
-
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "','"
 
 
 @dataclass(frozen=True)
@@ -140,8 +136,10 @@ class Retention(Span):
 
 
 @dataclass(frozen=True)
-class ArchiveDesign(Written):
+class ArchiveDesign(Told):
     """The design of an archive, as text: see `millpond.types.archive_design`."""
+
+    expected = "plain, replicate(0.5, …), modify, randomize(64), with + summary(SELECT …)"
 
     def read(self, given: Any, called: str) -> str:
         """The text; see `Kind.read`."""
@@ -152,15 +150,6 @@ class ArchiveDesign(Written):
             raise OptionFault(str(fault), fault.expected, within=(fault.start, fault.end)) from None
         return text
 
-    def parse(self, text: str) -> str:
-        """The text."""
-        return self.read(text, "")
-
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "plain, replicate(0.5, …), modify, randomize(64), with + summary(SELECT …)"
-
 
 @dataclass(frozen=True)
 class AskedOperators(Written):
@@ -170,14 +159,11 @@ class AskedOperators(Written):
     'last_row(sensor, 2 hours)'
     """
 
+    expected = "operators with their arguments, such as 'last_row(sensor, 2 hours)', with + between them"
+
     def parse(self, text: str) -> str:
         """The text, as it is always written."""
         return " + ".join(map(str, parse_operators(text)))
-
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "operators with their arguments, such as 'last_row(sensor, 2 hours)', with + between them"
 
 
 @dataclass(frozen=True)
@@ -188,17 +174,14 @@ class StorePlace(Written):
     's3://bucket/ponds'
     """
 
+    expected = "a URL such as 's3://bucket/folder'"
+
     def parse(self, text: str) -> str:
         """The place, without a slash at its end."""
         scheme, found, rest = text.partition("://")
         if not found or scheme not in STORES or not rest.strip("/"):
             raise ValueError(f"'{text}' is no place in an object store ({', '.join(f'{s}://' for s in STORES)})")
         return text.rstrip("/")
-
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "a URL such as 's3://bucket/folder'"
 
 
 @dataclass(frozen=True)
@@ -210,12 +193,14 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Marks(Written):
+class Marks(Told):
     """A `Mark`.
 
     >>> Marks().parse("column: until")
     Mark(kind='column', what='until')
     """
+
+    expected = "'column:<timestamp column>' or 'record:<condition>'"
 
     def read(self, given: Any, called: str) -> Mark:
         """The mark; see `Kind.read`."""
@@ -226,15 +211,6 @@ class Marks(Written):
             message = f"{called} cannot be '{text}'"
             raise OptionFault(message, self.expected, nearest(word, ("column", "record")))
         return Mark(word, what)  # type: ignore[arg-type]  # one of the words
-
-    def parse(self, text: str) -> Mark:
-        """The mark."""
-        return self.read(text, "")
-
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "'column:<timestamp column>' or 'record:<condition>'"
 
 
 @dataclass(frozen=True)
@@ -255,8 +231,10 @@ class Reload(Span):
 
 
 @dataclass(frozen=True)
-class Module(Written):
+class Module(Told):
     """The name of a Python module."""
+
+    expected = "driver='sqlite3'"
 
     def read(self, given: Any, called: str) -> str:
         """The name; see `Kind.read`."""
@@ -264,12 +242,3 @@ class Module(Written):
         if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", text):
             raise OptionFault(f"'{text}' is no name of a module", self.expected)
         return text
-
-    def parse(self, text: str) -> str:
-        """The name."""
-        return self.read(text, "")
-
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "driver='sqlite3'"

@@ -178,22 +178,14 @@ class Choice(Kind[str]):
 class Boolean(Kind[bool]):
     """True or false."""
 
+    expected, offered = "true or false", ("true", "false")
+
     def parse(self, text: str) -> bool:
         """The value."""
         word = text.strip().lower()
         if word not in ("true", "false", "on", "off", "1", "0"):
             raise ValueError(f"'{text}' is neither true nor false")
         return word in ("true", "on", "1")
-
-    @property
-    def offered(self) -> tuple[str, ...]:
-        """Values that completion offers."""
-        return ("true", "false")
-
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "true or false"
 
     @property
     def schema(self) -> Schema:
@@ -312,6 +304,8 @@ class Span(Kind[int]):
 class Start(Kind[Literal["start"] | int]):
     """'start', or an instant: a timestamp in UTC, in microseconds since 1970. From Python and JSON also as these."""
 
+    expected = "'start' or a timestamp such as '2024-05-01 12:00:00'"
+
     def read(self, given: Any, called: str) -> Literal["start"] | int:
         """'start' or the microseconds; see `Kind.read`."""
         if isinstance(given, dt.datetime):
@@ -332,11 +326,6 @@ class Start(Kind[Literal["start"] | int]):
             return value
         least, most = (micros_of(dt.datetime(*day)) for day in ((1, 1, 1), (9999, 12, 31)))
         return str(moment_of(min(most, max(least, value))))
-
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "'start' or a timestamp such as '2024-05-01 12:00:00'"
 
     @property
     def schema(self) -> Schema:
@@ -396,6 +385,8 @@ class Fills(Kind[str]):
 class Modules(Kind[str]):
     """Names of Python modules, separated by commas; from Python and JSON also as a list."""
 
+    expected = "names of modules such as 'sqlite3, psycopg'"
+
     def read(self, given: Any, called: str) -> str:
         """The names, with ', ' between them; see `Kind.read`."""
         if isinstance(given, Sequence) and not isinstance(given, (str, bytes)):
@@ -409,11 +400,6 @@ class Modules(Kind[str]):
             if not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", name):
                 raise ValueError(f"'{name}' is no name of a module")
         return ", ".join(names)
-
-    @property
-    def expected(self) -> str:
-        """What would be right."""
-        return "names of modules such as 'sqlite3, psycopg'"
 
     @property
     def schema(self) -> Schema:

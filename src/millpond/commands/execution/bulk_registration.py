@@ -1,0 +1,59 @@
+"""Many queries registered at once, of whatever types: all or none of them."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from millpond.commands.execution.performing import execute
+from millpond.commands.execution.row_query_adding import RowQueries
+from millpond.commands.execution.sight import facts_of
+from millpond.commands.query_commands import NewQuery, plan_query, reads_of
+from millpond.engine.core import Core
+from millpond.language import pointing_into
+from millpond.support.errors import QueryError
+from millpond.types import QueryOptions, RowQuery
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What is said of all of them. owner: whom they count for. limit: how many the owner may have; None: any number."""
+
+    owner: str
+    options: QueryOptions
+    limit: int | None
+
+
+def register_all(
+    core: Core, rows: RowQueries, wanted: Sequence[tuple[str, str | None]], terms: Terms, drop: Callable[[int], None]
+) -> list[int]:
+    """Register queries, durably: the row queries with one write. Their ids.
+
+    Arguments:
+        wanted: the text of each, and its name; None: it is called '#<id>'. drop: drops one of them again, by its id.
+    Raises: StatementError with the place in a text; QueryError when a name is taken or the limit is reached. None of
+        them is registered then.
+    """
+    bound = [(rows.bind(text), text, name) for text, name in wanted]
+    new = [
+        rows.new(query, text, name, terms.owner, terms.options)
+        for query, text, name in bound
+        if isinstance(query, RowQuery)
+    ]
+    standing: list[int] = []
+    try:
+        for query, text, name in bound:
+            if not isinstance(query, RowQuery):
+                made = NewQuery(name, query, terms.options, text, reads=reads_of(facts_of(core), text))
+                with pointing_into(text):
+                    standing.append(execute(core, partial(plan_query, new=made)).made)
+        numbers = rows.add(new, terms.limit) if new else []
+    except BaseException:
+        for number in standing:
+            with contextlib.suppress(QueryError):
+                drop(number)
+        raise
+    left, right = iter(standing), iter(numbers)
+    return [next(right if isinstance(query, RowQuery) else left) for query, _, _ in bound]
