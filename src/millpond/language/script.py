@@ -42,6 +42,7 @@ from millpond.language.syntax.tokens import tokens_of
 from millpond.language.syntax.window_clause import parse_window
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.language.with_options.event_times import Written as WrittenColumn
+from millpond.language.with_options.event_times import patterned
 from millpond.language.with_options.option_reader import OptionReader, Written
 from millpond.language.with_options.stream_options import stream_options
 from millpond.language.with_options.table_options import altered_table, table_of
@@ -280,6 +281,7 @@ class _Reader:
             path=path,
             options=written.partition("(")[2].removesuffix(")"),
             given=frozenset(options.options),
+            patterned=patterned(options),
             if_not_exists=if_not_exists,
             **self.common,
         )
@@ -295,7 +297,7 @@ class _Reader:
         return token.text
 
     def copy(self) -> Copy:
-        """`COPY (SELECT …) TO 'file'`, `COPY name TO 'file' (FORMAT csv)`."""
+        """`COPY (SELECT …) TO 'file'`, `COPY name TO 'file.csv' (FORMAT csv)`: the name says the format."""
         opening = self.parser._index
         if self.word() == "(":
             tree = self.parser._parse_select(nested=True, parse_subquery_alias=False)
@@ -309,13 +311,16 @@ class _Reader:
         self.expect("TO", what="TO 'file.parquet'")
         path = self.file_name()
         form = file_ending(path)
+        form = _WRITTEN.get(form, form)
         if self.take("("):
             self.expect("FORMAT")
-            form = self.expect("PARQUET", "CSV", "JSON").lower()
+            at = self.token
+            if self.expect("PARQUET", "CSV", "JSON").lower() != form:
+                self.fail(f"a file that is called '{path}' is read as {form}", at, f"{form}, or another name")
             if not self.take(")"):
                 self.unexpected("')'")
         common = {name: self.common[name] for name in ("text", "offset", "script")}
-        return Copy(select=WrittenSelect(tree, **common), path=path, form=_WRITTEN.get(form, form), **self.common)
+        return Copy(select=WrittenSelect(tree, **common), path=path, **self.common)
 
     def columns(self) -> tuple[WrittenColumn, ...]:
         if not self.take("("):

@@ -104,6 +104,14 @@ def event_time(reader: OptionReader, columns: tuple[Column, ...], made: Sequence
     return _computed(reader, columns, _formatted(reader, columns, found_columns, form))
 
 
+def patterned(reader: OptionReader) -> tuple[str, ...]:
+    """The columns that a pattern of `time_format` is for, which must be text."""
+    if "event_time" not in reader or reader.value("time_format") in ("", "iso", *UNITS):
+        return ()
+    named: str = reader.value("event_time")
+    return tuple(p.strip().strip('"') for p in named.split(","))
+
+
 def _no_column(
     reader: OptionReader, named: str, parts: Sequence[str], columns: tuple[Column, ...], made: Sequence[Generated]
 ) -> EventTime:
@@ -221,4 +229,4 @@ def _since_1970(name: str, kind: str, unit: str) -> str:
     return f"make_timestamp(CAST({micros} AS BIGINT))"
 
 
-__all__ = ["EventTime", "Written", "event_time", "generated"]
+__all__ = ["EventTime", "Written", "event_time", "generated", "patterned"]
