@@ -43,6 +43,15 @@ def test_windows_that_are_open_say_what_they_wait_for(inline_pond: Any) -> None:
     assert said.report == DrainReport(True, (StreamReport("s", total_rows=3),))
 
 
+def test_sessions_that_are_open_say_when_the_last_of_them_is_over(inline_pond: Any) -> None:
+    pond = inline_pond()
+    pond.sql(f"{STREAM}; CREATE QUERY visit AS SELECT x, count(*) AS n FROM s [SESSION 30 MINUTES] GROUP BY x")
+    pond.ingest("s", rows(0, 10))
+    assert [q.waits_for for q in pond.drain().queries] == ["s to reach 2026-03-01 08:40:00"]
+    pond.sql("DRAIN FINAL")
+    assert [q.waits_for for q in pond.drain().queries] == []
+
+
 def test_before_anything_was_announced_the_first_mark_is_waited_for(inline_pond: Any) -> None:
     pond = inline_pond()
     pond.sql(STREAM.replace("'ts')", "'ts', marks='record:x = ''end''')") + f"; {DAY}")

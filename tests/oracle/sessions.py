@@ -2,7 +2,8 @@
 
 Written from SEMANTICS, "Windows". Per key, a session is a maximal run of rows each of which lies no further behind one
 before it than that one's gap; it covers [first row, the furthest that its rows reach). With a maximal length a row that
-comes so long after the first one, or later, begins another session, and what the first covers ends there.
+comes so long after the first one, or later, begins another session; what the first covers ends there, and so does what
+its rows reach.
 """
 
 from __future__ import annotations
@@ -81,13 +82,11 @@ class Rows:
     def _of_key(self, rows: list[tuple[int, int, Row]]) -> list[Extent]:
         longest, found = self.case.longest, []
         inside: list[tuple[int, int, Row]] = []
-        furthest = NEVER  # that a row of the run reaches, in whatever session
         for each in sorted(rows, key=lambda r: (r[0], r[2].intake)):
-            apart = each[0] > furthest
+            apart = each[0] > max((until for _, until, _ in inside), default=NEVER)
             if inside and (apart or (longest is not None and each[0] >= inside[0][0] + longest)):
                 found.append(self._extent(inside))
                 inside = []
-            furthest = each[1] if apart else max(furthest, each[1])
             inside.append(each)
         return [*found, *([self._extent(inside)] if inside else [])]
 

@@ -52,6 +52,16 @@ def test_a_key_is_taken_once_in_24_hours_also_after_a_restart(tmp_path: Path) ->
     assert landing.log.length == len(list((tmp_path / "landing").iterdir())) == 3
 
 
+def test_a_key_that_another_batch_has_is_refused(tmp_path: Path) -> None:
+    """A batch that is acknowledged and not taken would be lost."""
+    landing = opened(tmp_path)
+    assert landing.append(ROWS, key="a", arrival=1) == 0
+    for other in (ROWS.slice(0, len(ROWS) - 1), ROWS.slice(0, 0)):
+        with pytest.raises(SourceError, match="a key of its own"):
+            landing.append(other, key="a", arrival=2)
+    assert landing.append(ROWS, key="a", arrival=3) == 0 and landing.log.length == 1
+
+
 def test_rivals_with_one_key_get_one_ordinal(tmp_path: Path) -> None:
     landing = opened(tmp_path)
     got: list[int | None] = []

@@ -120,6 +120,14 @@ def query_named(facts: Facts, name: str) -> Standing | Registered:
     return standing
 
 
+def seen_by_name(facts: Facts, name: str) -> Standing | Registered:
+    """The query of a name where a stream or a table might have been meant, too. Raises: Refusal."""
+    found = facts.catalog.query(name) or facts.row_query(name)
+    if found is None:
+        raise unknown(facts, "stream, table or query", name, Names(facts).names())
+    return found
+
+
 def unknown(facts: Facts, kind: str, name: str, known: Iterable[str]) -> Refusal:
     """That there is no stream, table or query of a name."""
     other = Names(facts).lookup(name)

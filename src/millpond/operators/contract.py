@@ -496,8 +496,11 @@ class Answering(Operator):
         return min(bounds)
 
     @classmethod
-    def next_end(cls, query: Any, closed: int) -> int | None:
-        """The end of the window that closes next when a query has answered up to `closed`; None: rows say when."""
+    def next_end(cls, query: Any, closed: int, high: int) -> int | None:
+        """What is waited for when a query has answered up to `closed`: when an open window closes.
+
+        high: the newest row of its streams, microseconds. None: no window is open, or rows yet to come say when.
+        """
         return None
 
     @classmethod

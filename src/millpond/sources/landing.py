@@ -18,7 +18,7 @@ from typing import Final
 import pyarrow as pa
 
 from millpond.sources.intake_log import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
-from millpond.support.errors import PondError
+from millpond.support.errors import PondError, SourceError
 from millpond.types import DAY
 
 #: How long an idempotency key is remembered, microseconds.
@@ -78,8 +78,16 @@ class Landing:
 
         Raises:
             PondError: it cannot be written (the disk is full); nothing was taken.
+            SourceError: the earlier batch with the same key has another number of rows.
         """
         earlier = self._earlier(key, arrival)
+        if earlier is not None:
+            [item] = self.log.items(earlier, earlier + 1)
+            if item.rows != len(table):
+                raise SourceError(
+                    f"the key '{key}' names a batch of {item.rows} rows, which was taken; this one has {len(table)}."
+                    " Give each batch a key of its own, and use a key again only to repeat its batch"
+                )
         if earlier is not None or len(table) == 0:
             return earlier
         path = self.folder / f"{uuid.uuid4().hex}{_SUFFIX}"

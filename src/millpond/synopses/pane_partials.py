@@ -48,7 +48,6 @@ class PanesSpec(SynopsisSpec):
     landmarks: of the windows it serves, which grow; what lies before the windows that are open is kept in one row then.
     tail: the last microseconds before an end that have windows of their own.
     direct: without panes: a row is put into each window of this RANGE (microseconds) that holds it; panes are windows.
-    sets: the numbers of grouping sets (`Aggregation.sets`).
     interval: rows are seen at the start of their interval (REDUCE BY INTERVAL, microseconds); None: at their own time.
     """
 
@@ -60,15 +59,6 @@ class PanesSpec(SynopsisSpec):
     tail: int = 0
     direct: int | None = None
     interval: int | None = None
-    sets: tuple[int, ...] = ()
-
-    @property
-    def source(self) -> str:
-        """See `SynopsisSpec`; with grouping sets each row is there once for each."""
-        rows = super().source
-        if not self.sets:
-            return rows
-        return f"(SELECT *, unnest([{', '.join(map(str, self.sets))}]::BIGINT[]) AS __set FROM {rows})"
 
     @property
     def spread(self) -> tuple[str, ...]:
@@ -192,7 +182,6 @@ def panes_spec(query: WindowQuery, stream: StreamDefinition, options: QueryOptio
         single=_needs_all_groups(query),
         landmarks=window.landmarks,
         tail=window.range if window.landmarks else 0,
-        sets=query.sets,
     )
     carried = carried_by(spec, stream)
     form = "eager" if options is None else options.state

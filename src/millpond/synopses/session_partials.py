@@ -6,7 +6,8 @@ rows only make sessions longer. Where that is not so, because sessions have a ma
 rows stay apart (`apart`), all of one instant together.
 
 A row that comes so late that what it may belong to is not kept any more is `torn`: with it, a run of rows may lack its
-beginning. Nothing is answered from such runs: their answers are made from the archive.
+beginning. Nothing is answered from such runs: their answers are made from the archive. Where sessions are cut, one row
+more moves every cut behind it, so a row says where its run began (`since`) when what came before it is let go.
 
 On a stream that drops late rows, a late one carries the progress that it was behind (its `cut`) and the epoch in which
 it came (`came`): it counts where it is in a session that was not over then, with the rows that had come by then.
@@ -23,7 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.support.distinct import distinct, is_among
+from millpond.progress import FOREVER
+from millpond.support.distinct import is_among
 from millpond.support.sql import quote
 from millpond.synopses.aggregates.entries import shrink
 from millpond.synopses.aggregates.taken_back import SIGN
@@ -42,6 +44,9 @@ CUT, CAME = "cut", "came"
 
 #: The column that says 1 of rows that are torn; a table of others need not have it.
 TORN = "torn"
+
+#: The column that says where the run of a row began of which rows are not kept any more; a table need not have it.
+SINCE = "since"
 
 Flags = NDArray[np.bool_]
 
@@ -97,6 +102,11 @@ class SessionsSpec(SynopsisSpec):
         return self.sessions.late == "drop"
 
     @property
+    def mends(self) -> bool:
+        """Whether rows that come too late for what is kept count all the same."""
+        return not self.drops and not self.sessions.limited
+
+    @property
     def spread(self) -> tuple[str, ...]:
         """The columns of the keys by which its sessions are spread over shards; empty: they are in one."""
         return self.key_names[: self.sessions.partition]
@@ -112,12 +122,13 @@ class SessionsSpec(SynopsisSpec):
         """A stable text that is equal for equal definitions; state is stored under it."""
         kept = self.sessions
         said = [kept.spans.sql if kept.spans is not None else "", *astuple(replace(kept, spans=None))]
-        return self.digest((1, 0, False), ["sessions", said], [], [])
+        sets = [f"sets {self.sets}"] if self.sets else []
+        return self.digest((1, 0, False), ["sessions", said, *sets], [], [])
 
     @property
     def _sharable(self) -> tuple[object, ...]:
         """What must be the same for two queries to share a synopsis."""
-        shape = (self.stream, self.time, self.where, self.keys, self.feeds, self.sessions)
+        shape = (self.stream, self.time, self.where, self.keys, self.feeds, self.sets, self.sessions)
         return (*shape, self.narrowed, self.lookup)
 
     def serves(self, needed: SynopsisSpec, query: StreamQuery) -> bool:
@@ -209,7 +220,7 @@ def on_time(spec: SessionsSpec, rows: pa.Table, epoch: int, bound: int, high: in
     count = int(pc.sum(late).as_py() or 0)
     if not count:
         return rows, 0
-    if not spec.drops and not spec.sessions.limited:
+    if spec.mends:
         return rows.append_column(TORN, late.cast(pa.int8())), 0
     if not spec.drops:
         return rows.filter(pc.invert(late)), int(pc.sum(rows.filter(late)["n"]).as_py())
@@ -243,14 +254,20 @@ def together(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table)
         return sessions_in(db, spec, table)
     instants = codes_of(db, table, ("pane", "until"))
     _, first, number = np.unique(instants, return_index=True, return_inverse=True)  # dense
-    found = _folded(db, spec, table, number.astype(np.int64))
-    place = pa.array(first[found["pane"].to_numpy()])
-    return _placed(found, table["pane"].take(place), table["until"].take(place))
+    found = _folded(db, spec, _plain(table), number.astype(np.int64))
+    which = found["pane"].to_numpy()
+    place = pa.array(first[which])
+    found = _placed(found, table["pane"].take(place), table["until"].take(place))
+    if SINCE not in table.column_names:
+        return found
+    since = np.full(len(first), FOREVER)
+    np.minimum.at(since, number, since_in(table))
+    return found.append_column(SINCE, pa.array(since[which]))
 
 
 def sessions_in(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table) -> pa.Table:
     """One row for each session and group: `pane` its start, `until` its end."""
-    table = _there(db, spec, table)
+    table = _plain(_there(db, spec, table))
     if not table.num_rows:
         return table
     made = found_in(db, spec, table)
@@ -265,6 +282,11 @@ def _there(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table) -
         return table
     table = together(db, spec, table)
     return table.filter(pc.greater(table["n"], 0))
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """A table without what it says of runs."""
+    return table.drop_columns([SINCE]) if SINCE in table.column_names else table
 
 
 def _placed(table: pa.Table, pane: pa.Array | pa.ChunkedArray, until: pa.Array | pa.ChunkedArray) -> pa.Table:
@@ -308,32 +330,48 @@ def torn_in(table: pa.Table) -> Ints:
     return found
 
 
+def since_in(table: pa.Table) -> Ints:
+    """Where the run of each row began at the latest."""
+    place = table["pane"]
+    found: Ints = (pc.coalesce(table[SINCE], place) if SINCE in table.column_names else place).to_numpy()
+    return found
+
+
+def runs_in(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table) -> Sessions:
+    """The runs of rows that reach one another, wherever sessions are cut; rows that were taken back are among them."""
+    return sessions_of(codes_of(db, table, spec.spread), since_in(table), table["until"].to_numpy())
+
+
 def torn_runs(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table) -> Flags:
-    """Which rows are in a run with a torn one; where sessions have a maximal length a run may be many of them."""
+    """Which rows are in a run with a torn one."""
     torn = torn_in(table)
     if not torn.any():
         return np.zeros(table.num_rows, bool)
-    times = [table[name].to_numpy() for name in ("pane", "until")]
-    runs = sessions_of(codes_of(db, table, spec.spread), *times)
-    some: Flags = (np.bincount(runs.of_row, weights=torn) > 0)[runs.of_row]
+    of_row = runs_in(db, spec, table).of_row
+    some: Flags = (np.bincount(of_row, weights=torn) > 0)[of_row]
     return some
 
 
-def torn_ends(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table, since: int, before: int) -> Ints:
-    """Where sessions of torn runs end, of those that end at since <= t < before (microseconds)."""
-    table = _there(db, spec, table)
-    torn = torn_runs(db, spec, table)
+def torn_ends(
+    db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table, since: int, before: int
+) -> tuple[Ints, Ints]:
+    """Where sessions of torn runs may end, within since <= t < before (microseconds): stretches low <= t < high.
+
+    A run is one session unless it may be cut anew: then one may end anywhere within it.
+    """
+    torn = torn_in(table)
     if not torn.any():
-        return np.empty(0, np.int64)
-    ends = distinct(ends_of(db, spec, table.filter(pa.array(torn))))
-    return ends[(ends >= since) & (ends < before)]
+        return np.empty(0, np.int64), np.empty(0, np.int64)
+    runs = runs_in(db, spec, table)
+    some = np.bincount(runs.of_row, weights=torn) > 0
+    low = (runs.start if spec.apart else runs.end)[some]
+    return np.maximum(low, since), np.minimum(runs.end[some] + 1, before)
 
 
 def whole_runs(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table) -> pa.Table:
     """The rows of runs without a torn one."""
     if TORN not in table.column_names:
         return table
-    table = _there(db, spec, table)
     return table.filter(pa.array(~torn_runs(db, spec, table))).drop_columns([TORN])
 
 
@@ -355,18 +393,56 @@ def parted(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table, l
 
     A row that was taken back before it came is of no session yet.
     """
+    if TORN in table.column_names:  # whatever part of a run is left tells that the run is torn
+        table = _with(table, TORN, torn_runs(db, spec, table))
     if spec.signed and table.num_rows:
         table = together(db, spec, table)
         table = table.filter(pc.not_equal(table["n"], 0))
     if not table.num_rows:
         return table, table
-    if TORN in table.column_names:  # whatever part of a run is left tells that the run is torn
-        marks = pa.array(torn_runs(db, spec, table).astype(np.int8))
-        table = table.set_column(table.column_names.index(TORN), TORN, marks)
     there = np.ones(table.num_rows, bool) if not spec.signed else table["n"].to_numpy() > 0
     ended = np.zeros(table.num_rows, bool)
-    ended[there] = ends_of(db, spec, table.filter(pa.array(there))) < low
+    made = found_in(db, spec, table.filter(pa.array(there)))
+    ended[there] = made.end[made.of_row] < low
+    if spec.apart and spec.mends:
+        return _parted_runs(db, spec, table, low, (there, ended, made))
     return table.filter(pa.array(ended)), table.filter(pa.array(~ended))
+
+
+def _parted_runs(
+    db: duckdb.DuckDBPyConnection,
+    spec: SessionsSpec,
+    table: pa.Table,
+    low: int,
+    found: tuple[Flags, Flags, Sessions],
+) -> tuple[pa.Table, pa.Table]:
+    """As `parted`, of runs of which a row that comes too late may move all cuts.
+
+    A session that reaches beyond `low` is kept with the others: it says that what follows belongs to its run. In a torn
+    run it is not known where sessions are: each row is kept that may be in one which ends at `low` or later.
+
+    Args:
+        found: which rows are in sessions, which of them in such that end before `low`, and these sessions.
+    """
+    there, ended, made = found
+    until, pane = table["until"].to_numpy(), table["pane"].to_numpy()
+    beyond = np.bincount(made.of_row, weights=until[there] >= low) > 0
+    ended[there] &= ~beyond[made.of_row]
+    runs, torn, longest = runs_in(db, spec, table), torn_in(table) > 0, spec.sessions.longest
+    last = runs.end[runs.of_row]
+    ended[torn] = (last if longest is None else np.minimum(last, pane + longest))[torn] < low
+    over, others = table.filter(pa.array(ended)), table.filter(pa.array(~ended))
+    if SINCE in table.column_names or ended.any():
+        others = _with(others, SINCE, runs.start[runs.of_row][~ended])
+    return over, others
+
+
+def _with(table: pa.Table, name: str, values: Ints | Flags) -> pa.Table:
+    """A table with other values in a column, which it may not have had."""
+    column = pa.array(values.astype(np.int8) if name == TORN else values)
+    if name not in table.column_names:
+        return table.append_column(name, column)
+    return table.set_column(table.column_names.index(name), name, column)
 
 
 def ends_of(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Table) -> Ints:

@@ -37,7 +37,6 @@ class Answer(Variant):
     time_columns: stand in front of those of `select`, and say of which window or instant a row of the answer is.
     end_column: of them the one that answers are put in order, asked for and settled by; '': the answer has no times.
     of_instants: what it answers holds at instants; else it is of windows.
-    ends_by_time: windows end at instants that follow from the query alone, whatever rows there are.
     numbered: windows have numbers, which count from the first row that there is.
     adds_up: the answer follows from what intervals of event time add up to, so that REDUCE may see the past as sums.
     keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
@@ -47,7 +46,6 @@ class Answer(Variant):
     time_columns: ClassVar[tuple[Column, ...]] = ()
     end_column: ClassVar[str] = ""
     of_instants: ClassVar[bool] = False
-    ends_by_time: ClassVar[bool] = False
     numbered: ClassVar[bool] = False
     adds_up: ClassVar[bool] = False
     keyed: ClassVar[bool] = True
@@ -276,7 +274,6 @@ class WindowQuery(WindowAggregation):
     """Groups of the rows in each of the windows that end at instants."""
 
     adds_up: ClassVar[bool] = True
-    ends_by_time: ClassVar[bool] = True
 
     window: Window
 

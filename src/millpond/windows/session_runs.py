@@ -1,7 +1,8 @@
 """Sessions as runs of sorted rows: whole arrays in, which session each row is in and what sessions cover out.
 
-A row reaches from its event time to a later one, both included; rows that reach one another are one run. A run may be
-cut where it becomes too long: that is decided from its first row on. `sessions` says the same one row at a time.
+A row reaches from its event time to a later one, both included; rows that reach one another are one session. Where a
+session becomes too long it is cut: nothing of it reaches beyond the cut, and the next row begins another one.
+`sessions` says the same one row at a time.
 """
 
 from __future__ import annotations
@@ -11,9 +12,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from millpond.support.compiled import compiled
 from millpond.support.distinct import distinct
 from millpond.windows.candidates import Ints
-from millpond.windows.row_runs import sorted_by
+from millpond.windows.row_runs import Flags, sorted_by
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,10 @@ def sessions_of(partition: Ints, time: Ints, reach: Ints, longest: int | None = 
     if order is not None:
         partition, time, reach = partition[order], time[order], reach[order]
     other = np.r_[True, partition[1:] != partition[:-1]]
-    furthest = _furthest(np.cumsum(other) - 1, reach)
-    begins = other | np.r_[True, time[1:] > furthest[:-1]]
-    if longest is not None:
-        begins = _cut(np.flatnonzero(begins), time, longest)
+    if longest is None:
+        begins = other | np.r_[True, time[1:] > _furthest(np.cumsum(other) - 1, reach)[:-1]]
+    else:
+        begins = _cut(other, time, reach, longest)
     first = np.flatnonzero(begins)
     number = np.cumsum(begins) - 1
     start, end = time[first], np.maximum.reduceat(reach, first)
@@ -76,31 +78,16 @@ def _furthest(partition: Ints, reach: Ints) -> Ints:
     return values[found - partition * size]
 
 
-def _cut(first: Ints, time: Ints, longest: int) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which rows begin a session, where those at the places `first` begin a run.
-
-    From the first row of a run on, the first row that comes `longest` after the one that began a session begins the
-    next.
-    """
-    size = len(time)
-    begins = np.zeros(size, bool)
-    begins[first] = True
-    last = np.r_[first[1:], size] - 1
-    long = time[last] - time[first] >= longest
-    at, end = first[long], last[long]
-    if not len(at):
-        return begins
-    # Runs one behind the other on one axis of times, so that one search finds the next row in each of them.
-    times = distinct(time)
-    width = np.int64(len(times) + 1)
-    run = np.repeat(np.arange(len(first)), np.diff(np.r_[first, size]))
-    code = run * width + np.searchsorted(times, time)
-    while len(at):
-        wanted = run[at] * width + np.searchsorted(times, time[at] + longest)
-        at = np.searchsorted(code, wanted)
-        inside = at <= end
-        at, end = at[inside], end[inside]
-        begins[at] = True
+@compiled
+def _cut(other: Flags, time: Ints, reach: Ints, longest: int) -> Flags:
+    """Which rows begin a session, where those that are flagged are the first ones of sorted partitions."""
+    begins = other.copy()
+    start = furthest = 0
+    for n in range(len(time)):
+        if begins[n] or time[n] > furthest or time[n] >= start + longest:
+            begins[n], start, furthest = True, time[n], reach[n]
+        elif reach[n] > furthest:
+            furthest = reach[n]
     return begins
 
 
@@ -113,11 +100,8 @@ def sessions(rows: Iterable[tuple[int, int]], longest: int | None = None) -> lis
     [(0, 10, 2), (10, 20, 1)]
     """
     found: list[list[int]] = []
-    furthest = 0  # that a row of the run reaches
     for time, reach in sorted(rows):
-        joins = bool(found) and time <= furthest
-        furthest = max(furthest, reach) if joins else reach
-        if not joins or (longest is not None and time >= found[-1][0] + longest):
+        if not found or time > found[-1][1] or (longest is not None and time >= found[-1][0] + longest):
             found.append([time, reach, 0])
         found[-1][1] = max(found[-1][1], reach)
         found[-1][2] += 1

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millpond.answers.describe.watermarks import waits_for
+from millpond.answers.describe.watermarks import next_end, waits_for
 from millpond.archive.storage import StreamRuntime
 from millpond.catalog import Standing
 from millpond.engine.core import Core
@@ -180,7 +180,7 @@ def _query(core: Core, standing: Standing, told: Told, published: Published, fin
     known: Mapping[str, StreamProgress] = published.progress
     states = [(s, known.get(str(s.id), StreamProgress())) for s in core.catalog.streams_of(standing)]
     rows = any(p.high > NEVER for _, p in states)
-    waiting = standing.definition.query.ends_by_time and rows and not final and standing.status == "live"
+    waiting = rows and not final and standing.status == "live" and next_end(standing, now, states) is not None
     what = waits_for(standing, now, states, published.clock) if waiting else ""
     return QueryReport(name, max(0, now.too_late - before.too_late), waits_for=what)
 

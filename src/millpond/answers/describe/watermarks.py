@@ -148,14 +148,21 @@ def waits_for(
     standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]], clock: int
 ) -> str:
     """The streams that hold a query up and, of windows that end at instants, what they must reach; '': nothing is."""
-    query = standing.definition.query
     if known.closed >= FOREVER:
         return ""
+    end = next_end(standing, known, streams) if known.closed > NEVER else None
     streams = [(s, p) for s, p in streams if not p.idle] or streams
     least = min(s.bound for _, s in streams)
     held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
-    end = answering_kind(query).next_end(query, known.closed) if known.closed > NEVER else None
     return ", ".join(held) + (f" to reach {moment(end)}" if end is not None else "")
+
+
+def next_end(
+    standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]]
+) -> int | None:
+    """The instant at which an open window of a query closes; None: none is, or rows yet to come say when."""
+    query, high = standing.definition.query, now([s for _, s in streams])
+    return answering_kind(query).next_end(query, known.closed if known.closed > NEVER else high, high)
 
 
 def _mark_row(standing: Standing, mark: Mark) -> dict[str, Any]:

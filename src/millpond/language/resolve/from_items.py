@@ -13,6 +13,7 @@ from millpond.language.resolve.schema import Schema
 from millpond.language.syntax.nodes import suffix_of, window_of
 from millpond.language.syntax.source_text import Source, nearest, own_span
 from millpond.language.syntax.window_clause import DATED, WORKS, WindowClause
+from millpond.language.syntax.window_functions import WRITTEN
 from millpond.types import (
     DAY,
     CalendarSpan,
@@ -76,8 +77,8 @@ def side_stream(table: exp.Table, source: Source) -> tuple[Literal["late", "dead
 def _no_table_function(call: exp.Expr, source: Source) -> Exception:
     name = function_name(call)
     reason = f"function {name} is refused: {REFUSED[name]}" if name in REFUSED else f"there is no table function {name}"
-    return source.error(reason, own_span(call), "the name of a stream, table or query, late(s) or dead(s)",
-                        nearest(name, SIDE_STREAMS))  # fmt: skip
+    works = WRITTEN.get(name.upper(), "the name of a stream, table or query, late(s) or dead(s)")
+    return source.error(reason, own_span(call), works, nearest(name, SIDE_STREAMS))
 
 
 def stream_of_side(schema: Schema, name: exp.Identifier, source: Source) -> StreamDefinition:

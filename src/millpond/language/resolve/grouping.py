@@ -42,6 +42,7 @@ class GroupScope:
         self._bits: dict[str, int] = {}
         self._set_key = ""
         self.aggregates: list[Aggregate] = []
+        self._partition: set[str] = set()
         self._key_nodes: list[exp.Expr] = []
         self._by_text: dict[str, str] = {}
         self._shapes: set[type[exp.Expr]] = set()
@@ -58,7 +59,7 @@ class GroupScope:
         """The columns of PARTITION BY are the first keys."""
         for key in partition:
             assert key.expression.column is not None
-            self._add_key(column(key.expression.column), ())
+            self._partition.add(self._keep_key(column(key.expression.column)))
 
     def has(self, name: str) -> bool:
         """Whether answers have this column by themselves."""
@@ -76,6 +77,7 @@ class GroupScope:
         nodes = grouped_by(group)
         if group.args.get("all"):
             nodes = [i.node for i in items if not has_aggregate(i.node) and not isinstance(i.node, exp.Star)]
+            nodes = [n for n in nodes if not isinstance(n, exp.Column) or not self._of_window(n)]
         names = [self._add_key(node, items) for node in nodes]
         if self.indices:
             self._group_by_sets(names)
@@ -96,12 +98,34 @@ class GroupScope:
             value = ordinal(node, items, "GROUP BY", self.source).node
         elif isinstance(node, exp.Column) and len(node.parts) == 1 and node.name.lower() not in self.rows.columns:
             value = self.rows.aliases.get(node.name.lower(), node)
-        if isinstance(value, exp.Column) and len(value.parts) == 1 and self.has(value.name.lower()):
+        if isinstance(value, exp.Column) and self._of_window(value):
+            if value is node:
+                self._refuse_unclear(node)
             return ""  # answers are per window anyway
         if has_aggregate(value):
             raise self.source.error("GROUP BY cannot use an aggregate", node, "columns and expressions over them")
+        self._refuse_unclear(value)
+        return self._keep_key(value)
+
+    def _of_window(self, node: exp.Column) -> bool:
+        """Whether a column is one that answers have by themselves."""
+        return len(node.parts) == 1 and self.has(node.name.lower())
+
+    def _refuse_unclear(self, node: exp.Expr) -> None:
+        """Refuse a name in GROUP BY that is a column of the stream's rows and one of the window."""
+        for each in node.find_all(exp.Column):
+            if self._of_window(each) and each.name.lower() in self.rows.columns:
+                raise self.source.error(
+                    f"'{each.name}' is a column of {self.rows.stream.name} and one of the window",
+                    each,
+                    f"{self.rows.alias}.{each.name} for the column; answers are by window anyway",
+                )
+
+    def _keep_key(self, value: exp.Expr) -> str:
+        """The name of a key."""
         key = self.rows.expression(value)
-        if key.sql not in self._by_text:
+        known = self._by_text.get(key.sql)
+        if known is None or (self.indices and known in self._partition):  # sets may leave out what is partitioned by
             self._by_text[key.sql] = f"k{len(self.keys)}"
             self._shapes.add(type(value.unnest()))
             self.keys.append(Key(self._by_text[key.sql], key))
@@ -125,6 +149,8 @@ class GroupScope:
     def _match(self, node: exp.Expr) -> exp.Expr | None:
         """A key that the whole node is."""
         if isinstance(node, exp.Column) or type(node.unnest()) not in self._shapes or has_aggregate(node):
+            return None
+        if any(map(self._of_window, node.find_all(exp.Column))):
             return None
         try:
             key = self._by_text.get(self.rows.text(node))

@@ -54,6 +54,10 @@ PAIRS_WORK = (
     "FROM (a [RANGE 30 MINUTES] JOIN b [NOW] ON a.k = b.k) [RANGE 1 HOUR SLIDE 10 MINUTES]: the windows inside say how"
     " long rows may be joined, the one behind is over the pairs"
 )
+_ROWS_WORK = (
+    "FROM s [RANGE TUMBLING 1 HOUR] WHERE …, with what selects rows behind the window;"
+    " or CREATE STREAM x AS SELECT … FROM s, and FROM x [RANGE TUMBLING 1 HOUR]"
+)
 _STREAM_WORKS = f"(SELECT PAIRS(…) FROM …) [RANGE TUMBLING 1 HOUR] AS p, or {PAIRS_WORK}"
 
 
@@ -433,7 +437,7 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
         return _of_windows(unnamed, query)
     if not isinstance(query, Relational) or not query.makes_stream:
         raise source.error(
-            "a window stands behind a stream, and what is in these parentheses is none", unnamed.select, _STREAM_WORKS
+            "a window stands behind a stream, and what is in these parentheses is none", unnamed.select, _ROWS_WORK
         )
     if isinstance(query, RelationQuery) and query.operator == "rstream":
         raise source.error(

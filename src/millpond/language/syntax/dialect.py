@@ -215,7 +215,10 @@ class MillpondParser(DuckDBParser):
         if self._next.token_type == TokenType.WINDOW and behind is not None and behind.text == "(":
             self._advance()  # a function of Spark
             self.raise_error("there is no function window: windows stand in FROM, FROM s [RANGE TUMBLING 5 MINUTES]")
-        return super()._parse_group(*args, **kwargs)
+        group = super()._parse_group(*args, **kwargs)
+        if group is not None and not any(group.args.values()):
+            self.raise_error("GROUP BY names what rows are grouped by, or ALL")
+        return group
 
     def _parse_limit_by(self) -> list[exp.Expr] | None:
         """`PER a, b` behind a LIMIT (also `BY a, b`): the first rows of each."""

@@ -25,7 +25,7 @@ _ARGUMENTS = {
 #: Names of the first two arguments.
 _NAMED = ("DATA", "TIMECOL")
 
-_WORKS = {
+WRITTEN = {
     "TUMBLE": "TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '5' MINUTE), the same as s [RANGE TUMBLING 5 MINUTES]",
     "HOP": "HOP(TABLE s, DESCRIPTOR(ts), slide, size), the same as s [RANGE size SLIDE slide ALIGN START]",
     "CUMULATE": "CUMULATE(TABLE s, DESCRIPTOR(ts), step, size), the same as s [RANGE ALL EVERY size SLIDE step]",
@@ -65,7 +65,7 @@ class _CallReader(WindowReader):
     def call(self, table: _Table) -> exp.Table:
         """The table with its window."""
         name = self.word()
-        self.works = _WORKS[name]
+        self.works = WRITTEN[name]
         self.parser._advance(2)
         self.named("DATA")
         self.expect("TABLE")

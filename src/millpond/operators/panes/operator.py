@@ -253,7 +253,7 @@ class PanesOperator(WindowOperator):
         return max(NEVER, start - window.range) if isinstance(window, TimeWindow) else None
 
     @classmethod
-    def next_end(cls, query: Any, closed: int) -> int:
+    def next_end(cls, query: Any, closed: int, high: int) -> int:
         """See `Answering`."""
         window = query.window
         if window.landmarks and not window.range:  # no window ends up to the first landmark

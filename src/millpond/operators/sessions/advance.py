@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import duckdb
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -24,6 +23,7 @@ from millpond.manifests.owed import Owed, owed_of, owed_together
 from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import Shown, State, difference
+from millpond.operators.windowed.group_bounds import Edges, edges_of
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses import SessionsSpec, finish_windows
@@ -34,28 +34,30 @@ from millpond.types import SessionQuery
 def advance(
     db: duckdb.DuckDBPyConnection, spec: SessionsSpec, state: State, closing: Closing[SessionQuery]
 ) -> Advanced[WindowProgress]:
-    """Report sessions that are over, and revise those before that late rows of the delta change."""
-    changed, fresh, torn = None, None, [np.empty(0, np.int64)]
-    query, closed, delta = closing.query, closing.before.closed, state.delta
+    """Report sessions that are over, and revise those before that late rows change; groups have edges of their own."""
+    changed, fresh, torn = None, None, []
+    query, delta = closing.query, state.delta
+    before, after = edges_of(closing.before.closed, closing.until, closing.groups, closing.before.own.groups, int)
+    closed, furthest = before.common, before.most
     since = closed  # a session that is over only now may have joined one that was over before
-    if closing.late == "revise" and closed > NEVER and delta.num_rows:
-        late = delta.filter(pc.less(delta["pane"], closed))
-        low = max(int(pc.min(late["pane"]).as_py()), closing.before.start) if late.num_rows else closed
+    if closing.late == "revise" and furthest > NEVER and delta.num_rows:
+        late = delta.filter(pa.array(delta["pane"].to_numpy() < before.of(delta)))
+        low = max(int(pc.min(late["pane"]).as_py()), closing.before.start) if late.num_rows else furthest
         if closing.owes:
             low = max(low, covered_from(closing))
-        if low < closed:
-            since = low
+        if low < furthest:
+            since = min(low, closed)
             rows = (state.before(low), state.after(low))
             old, new = (t.filter(pa.array(touched(db, spec, late, t))) for t in rows)
-            was, now = (session_answers(db, spec, query, each, low, closed) for each in (old, new))
+            was, now = (session_answers(db, spec, query, each, Edges(low), before) for each in (old, new))
             torn += [torn_ends(db, spec, each, low, closed) for each in (old, new)]
-            changed = difference(db, query, was, now, closing.given(NEVER, closed), closing.options.pairs)
-    if closing.until > closed:
-        fresh = session_answers(db, spec, query, state.after(since), closed, closing.until)
-        torn.append(torn_ends(db, spec, state.after(since), closed, closing.until))
-    ends = np.concatenate(torn)
-    behind = [*owed(delta, closing), *owed_of(ends, ends + 1, closing.epoch)] if closing.owes else []
-    return advanced(replace(closing, groups=None), [changed], [fresh], None, owed=behind)
+            changed = difference(db, query, was, now, closing.given(NEVER, furthest), closing.options.pairs)
+    if after != before:
+        fresh = session_answers(db, spec, query, state.after(since), before, after)
+        # What is made from the archive waits for the bound of all groups.
+        torn.append(torn_ends(db, spec, state.after(since), closed, after.common))
+    behind = [*owed(delta, closing), *(o for each in torn for o in owed_of(*each, closing.epoch))]
+    return advanced(closing, [changed], [fresh], None, owed=behind)
 
 
 def covered_from(closing: Closing[SessionQuery]) -> int:
@@ -88,14 +90,22 @@ def catch_up(
 
 
 def session_answers(
-    db: duckdb.DuckDBPyConnection, spec: SessionsSpec, query: SessionQuery, rows: pa.Table, since: int, before: int
+    db: duckdb.DuckDBPyConnection,
+    spec: SessionsSpec,
+    query: SessionQuery,
+    rows: pa.Table,
+    since: Edges,
+    before: Edges,
 ) -> pa.Table | None:
-    """The answers of the sessions that end at since <= t < before."""
+    """The answers of the sessions that end at since <= t < before; since: its `common` is the least of its edges."""
     if not rows.num_rows:
         return None
-    found = between(db, spec, rows, since, before)
+    found = between(db, spec, rows, since.common, before.most)
     if found is None:
         return None
+    if since.further or before.further:
+        ends = found["until"].to_numpy()
+        found = found.filter(pa.array((ends >= since.of(found)) & (ends < before.of(found))))
     names = {"pane": "start", "until": "end"}
     folded = found.rename_columns([names.get(n, n) for n in found.column_names])
     answers = finish_windows(db, query, spec.time, folded)
@@ -111,7 +121,7 @@ def open_answers(
 ) -> pa.Table | None:
     """What the sessions that are not over would answer now."""
     rows = state.after(min(progress.closed, joined_from(state.delta)))
-    return session_answers(db, spec, query, rows, progress.closed, 2**62)
+    return session_answers(db, spec, query, rows, Edges(progress.closed), Edges(FOREVER))
 
 
 def joined_from(delta: pa.Table) -> int:

@@ -74,6 +74,8 @@ class SessionsOperator(WindowOperator):
     state_word = "sessions"
     refuses: ClassVar[Mapping[str, str]] = {
         **OF_ROWS,
+        "state": "state='{value}' is for windows of time with a SLIDE; rows of sessions are put together in one way",
+        "flush": "flush='{value}' spreads what windows answer that end together; sessions end one by one",
         "empty": "empty='report' is for windows that end at instants; sessions are made of rows",
     }
     spec: SessionsSpec
@@ -150,6 +152,12 @@ class SessionsOperator(WindowOperator):
     def closes(self, standing: Standing, known: QueryProgress, reached: int, high: int) -> bool:
         """See `WindowOperator`: a session may end up to the gap of its last row after that."""
         return True
+
+    @classmethod
+    def next_end(cls, query: Any, closed: int, high: int) -> int | None:
+        """See `Answering`: when the last of those that are open is over."""
+        last = high + query.window.gap
+        return last if query.window.gap and closed < last else None
 
     @classmethod
     def check(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> None:

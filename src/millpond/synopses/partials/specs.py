@@ -38,6 +38,7 @@ class SynopsisSpec(Variant):
     reduce: how much of the past was left out when it was filled: its rows have weights.
     narrowed: (quoted column, type) of columns that were widened since; rows are taken with this type, or fail.
     lookup: tables that its rows are joined with first; what is evaluated is over the joined rows.
+    sets: the numbers of grouping sets (`Aggregation.sets`): each row is there once for each.
     """
 
     stream: int
@@ -51,6 +52,7 @@ class SynopsisSpec(Variant):
     reduce: Reduction | None = None
     narrowed: tuple[tuple[str, str], ...] = ()
     lookup: Lookup | None = None
+    sets: tuple[int, ...] = ()
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
@@ -74,8 +76,10 @@ class SynopsisSpec(Variant):
     @property
     def source(self) -> str:
         """The FROM item over a segment: columns that Arrow carries as another type get their declared one back."""
-        wanted = dict(self.casts) | dict(self.narrowed)
-        return as_declared("segment", wanted.items())
+        rows = as_declared("segment", (dict(self.casts) | dict(self.narrowed)).items())
+        if not self.sets:
+            return rows
+        return f"(SELECT *, unnest([{', '.join(map(str, self.sets))}]::BIGINT[]) AS __set FROM {rows})"
 
     @property
     def weighted(self) -> bool:
@@ -142,6 +146,7 @@ def common_parts(query: Aggregation, stream: StreamDefinition) -> dict[str, Any]
         "reduce": query.reduce,
         "signed": query.signed,
         "lookup": query.lookup,
+        "sets": query.sets,
     }
     used = {quote(name) for name in SynopsisSpec(**parts).columns_of(stream)}
     casts = tuple(c for c in casts_of(stream) if c[0] in used)
