@@ -28,7 +28,10 @@ Answers = dict[str, list[str]]
 
 
 def answers(pond: Any) -> Answers:
-    """What a pond answers about all its queries and streams; revisions and order aside, which epochs may decide."""
+    """What a pond answers about all its queries and streams; revisions and order aside, which epochs may decide.
+
+    The watermarks of late rows have been told since.
+    """
     streams = {row[0] for row in pond.sql("SHOW STREAMS").rows()}  # some of them have queries of their own
     queries = sorted({row[0] for row in pond.sql("SHOW QUERIES").rows()} - streams)
     asked = [f"INVOKE {name}" for name in queries]
@@ -36,7 +39,7 @@ def answers(pond: Any) -> Answers:
     found = {}
     for text in asked:
         table = pond.sql(text).table
-        head, *rows = as_lines(table.drop_columns([c for c in table.column_names if c == "revision"]))
+        head, *rows = as_lines(table.drop_columns([c for c in table.column_names if c in ("revision", "watermark")]))
         found[text] = [head, *sorted(rows)]
     return found
 

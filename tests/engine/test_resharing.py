@@ -100,6 +100,22 @@ def test_store_and_views(folder: Path) -> None:
         assert pond.sql("SELECT max(n) AS n FROM q3").rows() == [(100,)]
 
 
+@pytest.mark.parametrize("rows", [(100, 20), (20, 100)])
+def test_stores_of_queries_that_came_without_sharing_come_together(folder: Path, rows: Sequence[int]) -> None:
+    with millpond.open(folder / "pond", executor="inline", shards=2, share=False) as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (event_time='ts')")
+        for name, count in zip(("q3", "q4"), rows, strict=True):
+            pond.sql(f"CREATE QUERY {name} AS SELECT ISTREAM(count(a) AS n) FROM s [ROWS {count}]")
+            put(pond, range(10) if name == "q3" else range(10, 120))
+        pond.drain()
+        assert [users for users, _ in synopses(pond)] == ["q3", "q4"]
+        pond.sql("ALTER SYSTEM SET share = on")
+        put(pond, range(120, 250))
+        assert [users for users, _ in synopses(pond)] == ["q3, q4"]
+        put(pond, [300])
+        assert [pond.sql(f"SELECT max(n) AS n FROM {q}").rows() for q in ("q3", "q4")] == [[(n,)] for n in rows]
+
+
 def test_a_crash_between_copy_and_event(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with millpond.open(folder / "pond", executor="inline") as pond:
         pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (event_time='ts')")

@@ -1,94 +1,149 @@
-"""Values of every type as keys and as arguments, with late rows: what a query keeps saying is what its SELECT says."""
+"""Values of every type as keys and as arguments, in every kind of query, with late rows, a restart and back-fills.
+
+Each type is run with some of the forms, which the seed of the run draws; `deep` runs all.
+"""
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import Any
+import random
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
+import duckdb
+import pyarrow as pa
 import pytest
 
+import millpond
 from millpond.testing import VirtualClock
-from tests.conftest import Factory
+from tests.conftest import SEED, Factory
+from tests.engine.type_forms import FORMS, LAST, TYPES, Form
+from tests.quick import is_deep
 
-#: Two values of each type, the first of them smaller.
-TYPES = {
-    "INTEGER": ("1", "2"),
-    "BOOLEAN": ("false", "true"),
-    "HUGEINT": ("1", "1180591620717411303424"),
-    "DECIMAL(9,2)": ("1.25", "2"),
-    "DECIMAL(38,2)": ("1.25", "2"),
-    "DOUBLE": ("1.5", "'nan'::DOUBLE"),
-    "VARCHAR": ("'a'", "'b'"),
-    "BLOB": ("'a'::BLOB", "'b'::BLOB"),
-    "DATE": ("DATE '2026-01-01'", "DATE '2026-01-02'"),
-    "TIME": ("TIME '01:00'", "TIME '02:00'"),
-    "TIMESTAMPTZ": ("TIMESTAMPTZ '2026-01-01 00:00:00+00'", "TIMESTAMPTZ '2026-01-02 00:00:00+00'"),
-    "INTERVAL": ("INTERVAL 1 DAY", "INTERVAL 2 DAYS"),
-    "UUID": ("'00000000-0000-0000-0000-000000000001'::UUID", "'00000000-0000-0000-0000-000000000002'::UUID"),
-    "ENUM('b', 'a')": ("'b'", "'a'"),
-    "JSON": ("'[1]'::JSON", "'{\"a\":1}'::JSON"),
-    "INTEGER[]": ("[1]", "[2]"),
-    "ENUM('b', 'a')[]": ("['b']", "['a']"),
-    "INTEGER[2]": ("[1, 2]", "[2, 1]"),
-    "STRUCT(z INTEGER)": ("{'z': 1}", "{'z': 2}"),
-    "MAP(VARCHAR, INTEGER)": ("MAP {'x': 1}", "MAP {'x': 2}"),
-}
+#: How many forms a type is run with.
+SOME = 5
 
-FORMS = {
-    "window": "SELECT k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k",
-    "fewer": "SELECT k, count(*) AS n FROM s [RANGE 20 SECONDS SLIDE 10 SECONDS] GROUP BY k HAVING count(*) < 3",
-    "hidden": "SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k",
-    "two": "SELECT v, k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k, v",
-    "extremes": "SELECT v, min(k) AS low, max(k) AS high FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY v",
-    "lists": "SELECT list(k) AS l, first(k) AS f, count(DISTINCT k) AS d FROM s [RANGE TUMBLING 10 SECONDS]",
-    "most": "SELECT k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k ORDER BY n DESC, k LIMIT 1",
-    "different": "SELECT DISTINCT k FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY k, v",
-    "landmark": "SELECT k, count(*) AS n FROM s [RANGE ALL SLIDE 10 SECONDS] GROUP BY k",
-}
+#: Epochs: rows of each stream as (second, value, v), value one of 'low', 'high', 'null'. The second epoch is late.
+EPOCHS = (
+    {"s": [(1, "low", 1), (2, "high", 2), (13, "low", 3)], "r": [(1, "low", 1), (2, "null", 2)]},
+    {"s": [(3, "high", 4), (4, "null", 5), (4, "low", 6)], "r": [(0, "high", 4), (14, "high", 1)]},
+    {"s": [(LAST, "high", 7)], "r": [(LAST, "low", 7)]},
+)
 
-#: Options under which answers come at other times.
-OPTIONS = {"early": "early='1s'", "flush": "flush='slow', flush_delay='1s'"}
+
+class Life:
+    """A pond over values of a type, beside a database with all of its rows."""
+
+    def __init__(self, folder: Path, declared: str) -> None:
+        self.folder, self.count = folder, 0
+        self.clock = VirtualClock(int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000)
+        self.pond, self.db = self._opened(), duckdb.connect()
+        low, high = TYPES[declared]
+        self.values = {"low": f"({low})::{declared}", "high": f"({high})::{declared}", "null": f"NULL::{declared}"}
+        self.db.execute("SET TimeZone='UTC'; CREATE SCHEMA ended")
+        for stream in "sr":
+            self.pond.sql(f"CREATE STREAM {stream} (ts TIMESTAMP, k {declared}, v INTEGER) WITH (event_time='ts')")
+            self.db.execute(f"CREATE TABLE {stream} (id INTEGER, ts TIMESTAMP, k {declared}, v INTEGER)")
+            ended = f"epoch(ts - TIMESTAMP '2026-01-01') < {LAST}"
+            self.db.execute(f"CREATE VIEW ended.{stream} AS SELECT * FROM memory.main.{stream} WHERE {ended}")
+
+    def _opened(self) -> millpond.Pond:
+        return millpond.open(str(self.folder), executor="inline", clock=self.clock)
+
+    def again(self) -> None:
+        """Open the pond again."""
+        self.pond.close()
+        self.pond = self._opened()
+
+    def create(self, name: str, form: Form, since: str = "") -> None:
+        """Register a form."""
+        options = ", ".join(o for o in (form.options, since) if o)
+        self.pond.sql(f"CREATE QUERY {name}{f' WITH ({options})' if options else ''} AS {self.filled(form.query)}")
+
+    def filled(self, sql: str) -> str:
+        """SQL with the type's values in it."""
+        return sql.replace("{low}", self.values["low"]).replace("{high}", self.values["high"])
+
+    def take(self, stream: str, rows: list[tuple[int, str, int]]) -> None:
+        """Take rows in; DuckDB says what their values are in Arrow."""
+        for second, value, v in rows:
+            when = f"TIMESTAMP '2026-01-01' + to_seconds({second})"
+            self.db.execute(f"INSERT INTO {stream} VALUES ({self.count}, {when}, {self.values[value]}, {v})")
+            self.count += 1
+        k = "k::DECIMAL(38, 0) AS k" if "HUGEINT" in self.values["low"] else "k"  # Arrow has no HUGEINT
+        sql = f"SELECT ts, {k}, v FROM {stream} WHERE id >= {self.count - len(rows)} ORDER BY id"
+        self.pond.ingest(stream, self.db.sql(sql).to_arrow_table())
+
+    def live(self, forms: dict[str, Form]) -> None:
+        """All epochs, with a restart between them, and the forms registered once more when the rows are there."""
+        for name, form in forms.items():
+            self.create(name, form)
+        for number, epoch in enumerate(EPOCHS):
+            for stream, rows in epoch.items():
+                self.take(stream, rows)
+            self.clock.advance(2_000_000)
+            self.pond.step()
+            if number == 0:
+                self.again()
+        for name, form in forms.items():
+            if form.past:
+                self.create(f"past_{name}", form, "since='start'")
+        self.pond.drain()
+        self.clock.advance(60_000_000)  # what waits to go out goes out
+        while self.pond.step():
+            pass
+
+    def odd(self, name: str, form: Form) -> Iterator[str]:
+        """What a registered form answers otherwise than DuckDB."""
+        for ask, which in form.asks:
+            self.db.execute(f"USE {'ended' if which == 'ended' else 'main'}")
+            expected = self.db.sql(self.filled(form.sql)).to_arrow_table()
+            answer = self.pond.sql(self.filled(ask.format(name=name, query=form.query, low="{low}", high="{high}")))
+            got, right = (self.texts(t, expected.column_names) for t in (answer.table, expected))
+            if got != right:
+                yield f"{name}, {ask}: {got}, and not {right}"
+
+    def texts(self, given: pa.Table, columns: list[str]) -> list[tuple[str | None, ...]]:
+        """Rows as texts, in an order."""
+        shown = ", ".join(f'CAST("{c}" AS VARCHAR)' for c in columns)
+        return sorted(self.db.sql(f"SELECT {shown} FROM given").fetchall(), key=repr)
+
+
+def drawn(declared: str) -> dict[str, Form]:
+    """The forms that a type is run with."""
+    if is_deep():
+        return FORMS
+    names = random.Random(f"{SEED} {declared}").sample(sorted(FORMS), SOME)
+    return {name: FORMS[name] for name in names}
 
 
 @pytest.mark.parametrize("declared", TYPES)
-def test_late_rows_with_keys_of_every_type(inline_pond: Factory, declared: str) -> None:
-    clock = VirtualClock(int(dt.datetime(2026, 1, 1, tzinfo=dt.UTC).timestamp()) * 1_000_000)
-    pond = inline_pond(clock=clock)
-    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, k {declared}, v INTEGER) WITH (event_time='ts')")
-    queries = dict(FORMS)
-    for name, select in FORMS.items():
-        pond.sql(f"CREATE QUERY {name} AS {select}")
-    for name, options in OPTIONS.items():
-        queries[name] = FORMS["window"]
-        pond.sql(f"CREATE QUERY {name} WITH ({options}) AS {FORMS['window']}")
-    low, high = TYPES[declared]
-    on_time, late = [(1, low, 1), (2, high, 2), (13, low, 3)], [(3, low, 4), (4, "NULL", 5), (4, low, 6)]
-    for rows in (on_time, late, [(45, high, 7)]):
-        for second, value, v in rows:
-            put(pond, declared, second, value, v)
-        clock.advance(2_000_000)
+def test_a_column_of_any_type(declared: str, tmp_path: Path) -> None:
+    life, forms = Life(tmp_path / "pond", declared), drawn(declared)
+    try:
+        life.live(forms)
+        shown = {r["query"]: r["reason"] for r in life.pond.sql("SHOW QUERIES").table.to_pylist() if r["reason"]}
+        assert shown == {}
+        every = {**forms, **{f"past_{n}": f for n, f in forms.items() if f.past}}
+        assert [text for name, form in every.items() for text in life.odd(name, form)] == []
+    finally:
+        life.pond.close()
+
+
+@pytest.mark.parametrize("first", [0.0, -0.0])
+@pytest.mark.parametrize("key", ["k", "k * 1", "round(k)"])
+def test_zero_is_shown_without_a_sign(inline_pond: Factory, first: float, key: str) -> None:
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k DOUBLE) WITH (event_time='ts')")
+    forms: dict[str, Callable[[str], str]] = {
+        "windows": lambda k: f"SELECT {k} AS k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY {k}",
+        "relation": lambda k: f"SELECT {k} AS k, count(*) AS n FROM s [RANGE UNBOUNDED] GROUP BY {k}",
+    }
+    for name, form in forms.items():
+        pond.sql(f"CREATE QUERY {name} AS {form(key)}")
+    for second, value in ((1, first), (2, -first), (3, first), (90, 5.0)):
+        pond.ingest("s", [{"ts": f"2026-01-01 00:{second // 60:02d}:{second % 60:02d}", "k": value}])
         pond.step()
     pond.drain()
-    clock.advance(60_000_000)  # what waits to go out goes out
-    while pond.step():
-        pass
-    shown = {r["query"]: (r["status"], r["reason"]) for r in pond.sql("SHOW QUERIES").table.to_pylist()}
-    assert shown == dict.fromkeys(queries, ("live", ""))
-    for name, select in queries.items():
-        columns = ", ".join(c for c in pond.sql(select).table.column_names if c != "covered_from")
-        closed = " WHERE status = 'closed'" if name == "early" else ""
-        kept = pond.sql(f"SELECT {columns} FROM {name}{closed}").table.to_pylist()
-        asked = pond.sql(select).table.select(columns.split(", ")).to_pylist()
-        assert kept and sorted(map(repr, kept)) == sorted(map(repr, asked)), name
-        assert pond.sql(f"SELECT * FROM {name} ALL REVISIONS").table.num_rows >= len(kept)
-
-
-def put(pond: Any, declared: str, second: int, value: str, v: int) -> None:
-    """Take in one row whose value is written in SQL."""
-    import duckdb
-
-    cast = f"({value})::{declared}"
-    if declared == "HUGEINT":  # Arrow has none
-        cast = f"({value})::DECIMAL(38,0)"
-    when = f"TIMESTAMP '2026-01-01' + INTERVAL {second} SECOND"
-    pond.ingest("s", duckdb.sql(f"SELECT {when} AS ts, {cast} AS k, {v}::INTEGER AS v").to_arrow_table())
+    for name in forms:
+        assert repr(pond.sql(f"SELECT k, n FROM {name} WHERE k = 0").rows()) == "[(0.0, 3)]", name

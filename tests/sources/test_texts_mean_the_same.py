@@ -49,11 +49,12 @@ VALUES: dict[str, list[str]] = {
     "STRUCT(a INTEGER, b VARCHAR)": ["{'a': 1, 'b': x}", "{'a': 1}", "{'a': x, 'b': y}"],
     "MAP(VARCHAR, INTEGER)": ["{a=1, b=2}", "{}", "{a=x}"],
 }  # fmt: skip
-#: What is meant otherwise: nothing becomes another value silently, nested or not; HUGEINT has 38 digits; a TIMESTAMP is
-#: an instant, in UTC where its text says no offset.
+#: What is meant otherwise: nothing becomes another value silently, nested or not; HUGEINT has 38 digits; zero has no
+#: sign; a TIMESTAMP is an instant, in UTC where its text says no offset.
 OTHERWISE: dict[tuple[str, str], str | None] = {
     ("TINYINT", "1.5"): None,
     ("INTEGER", "1.4"): None,
+    ("DOUBLE", "-0.0"): "0.0",
     ("HUGEINT", "170141183460469231731687303715884105727"): None,
     ("TIMESTAMP", "2024-01-01 00:00:00+02"): "2023-12-31 22:00:00",
     ("TIMESTAMP", "2024-01-01 00:00:00+05:30"): "2023-12-31 18:30:00",

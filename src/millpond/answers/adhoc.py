@@ -92,13 +92,13 @@ def _windows(
     """One row per group and window that ends until now."""
     until = max(progress.bound, progress.high + query.holds_end)
     wanted = Range(epoch=core.published.epoch)
-    answers, removed = grouped(core, Asked(stream, _in_order(query), wanted), Ends(until, high=progress.high), scan)
+    answers, removed = grouped(core, Asked(stream, in_order(query), wanted), Ends(until, high=progress.high), scan)
     columns = [*query.time_columns, *(Column(o.name, o.type) for o in query.select)]
-    shown = _shown(query, answers, columns)
-    shown = with_coverage(shown, removed, query.window) if is_retained(core.catalog, query) else shown
+    found = shown(query, answers, columns)
+    found = with_coverage(found, removed, query.window) if is_retained(core.catalog, query) else found
     if query.reduce is not None and query.reduce.function == "interval":
-        return on_intervals(shown, query.reduce.spans[0])
-    return told_by(shown, query, scan, moved=True)
+        return on_intervals(found, query.reduce.spans[0])
+    return told_by(found, query, scan, moved=True)
 
 
 def each_window(core: Core, asked: Asked[WindowedQuery], last: bool, scan: Scan) -> tuple[pa.Table | None, int | None]:
@@ -107,7 +107,7 @@ def each_window(core: Core, asked: Asked[WindowedQuery], last: bool, scan: Scan)
     Args:
         last: of windows that end with rows, of every partition the one that ends with its last row.
     """
-    every = Asked(asked.stream, _in_order(asked.query), asked.wanted, strict=False)
+    every = Asked(asked.stream, in_order(asked.query), asked.wanted, strict=False)
     return grouped(core, every, Ends(FOREVER, last=last), scan)
 
 
@@ -119,24 +119,25 @@ def whole(core: Core, asked: Asked[Aggregation], scan: Scan) -> tuple[pa.Table, 
     Returns: the answer, and the event time below which retention had removed rows (None: it had not).
     """
     stream, query = asked.stream, asked.query
-    everything = _in_order(unnamed(over_all_time(query, stream.options.time)))
+    everything = in_order(unnamed(over_all_time(query, stream.options.time)))
     asked_whole = Asked(stream, everything, asked.wanted, asked.strict)
     answers, removed = grouped(core, asked_whole, Ends(FOREVER), scan)
     if answers is None and not query.keys:
         answers = _empty_group(everything, panes_spec(everything, stream), stream)
-    shown = _shown(query, answers, [Column(o.name, o.type) for o in everything.select])
-    return shown.rename_columns([o.name for o in query.select]), removed
+    found = shown(query, answers, [Column(o.name, o.type) for o in everything.select])
+    return found.rename_columns([o.name for o in query.select]), removed
 
 
 Q = TypeVar("Q", bound=StreamQuery)
 
 
-def _in_order(query: Q) -> Q:
+def in_order(query: Q) -> Q:
     """A query with ORDER BY is finished in one place, which numbers its rows."""
     return replace(query, limit=ANSWER_ROWS) if query.order_by and query.limit is None else query
 
 
-def _shown(query: StreamQuery, answers: pa.Table | None, columns: Sequence[Column]) -> pa.Table:
+def shown(query: StreamQuery, answers: pa.Table | None, columns: Sequence[Column]) -> pa.Table:
+    """The columns of an answer that are shown, in order."""
     if answers is None:
         return empty_answers(connection(), columns)
     names = [quote(c.name) for c in columns]
@@ -153,4 +154,4 @@ def _empty_group(query: WindowQuery, spec: PanesSpec, stream: StreamDefinition) 
     return answers if answers.num_rows else None
 
 
-__all__ = ["each_window", "select_stream", "whole"]
+__all__ = ["each_window", "in_order", "select_stream", "shown", "whole"]

@@ -42,13 +42,17 @@ def read_log(
 ) -> pa.Table:
     """Every reported row: the query's columns, hidden `_k*`, `op`, `_epoch`, `_backfilled`.
 
-    Raises: QueryError when these are more rows than are read at once (`MOST_ROWS`).
+    Raises: QueryError when these are more rows than are read at once (`MOST_ROWS`), or they cannot be read.
 
     Arguments:
         after, until: only what was published after epoch `after`, up to epoch `until` (default: the last published).
         windows: only of windows that end behind the first and not behind the second (microseconds).
     """
-    until = core.published.epoch if until is None else until
+    with core.telemetry.reading(standing.id, standing.definition.name):
+        return _read_log(core, standing, after, core.published.epoch if until is None else until, windows)
+
+
+def _read_log(core: Core, standing: Standing, after: int, until: int, windows: tuple[int, int] | None) -> pa.Table:
     owner = query_owner(standing.id)
     tables: list[pa.Table] = []
     count = 0

@@ -19,9 +19,13 @@ from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
 from millpond.engine.core import Core
 from millpond.language import RelationRef, TableQuery
+from millpond.progress import FOREVER
 from millpond.support.errors import QueryError
 from millpond.tables.storage_types import from_storage
 from millpond.types import ConstantInput, StreamDefinition, TableDefinition
+
+#: The timestamp `infinity`, in microseconds.
+INFINITE = 2**63 - 1
 
 
 def select_relations(core: Core, query: TableQuery) -> pa.Table:
@@ -71,7 +75,10 @@ def relation_of(core: Core, ref: RelationRef | ConstantInput, ends: tuple[int, i
 
 
 def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:
-    """The rows of a stream that were late when they came, in total order."""
+    """The rows of a stream that were late when they came, each with the watermark that it was behind, in total order.
+
+    It is infinite for rows that count nowhere, whatever window they belong to.
+    """
     runtime = core.streams[stream.id]
     wanted = Range(epoch=core.published.epoch)
     with core.pinned():
@@ -79,7 +86,10 @@ def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:
         parts = [t.filter(pc.is_valid(t["_bound"])) for t in ArchiveReader(core.path, stream).rows([split])]
     table = pa.concat_tables(parts) if parts else runtime.schema.empty_table()
     ordered = table.sort_by([(stream.options.time, "ascending"), ("_id", "ascending")])
-    return ordered.select([c.name for c in stream.all_columns])
+    *own, watermark = stream.late_columns
+    shown = ordered.select([c.name for c in own])
+    behind = pc.if_else(pc.less(ordered["_bound"], FOREVER), ordered["_bound"], pa.scalar(INFINITE, pa.int64()))
+    return shown.append_column(watermark.name, behind.cast(pa.timestamp("us")))
 
 
 def dead_letters(core: Core, stream: StreamDefinition) -> pa.Table:

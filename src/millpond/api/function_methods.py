@@ -65,10 +65,12 @@ class Functions:
         arguments: Sequence[str],
         returns: str,
         vectorised: bool = False,
+        mergeable: bool = False,
     ) -> str:
         """Make an aggregate of yours callable in queries; it is there again after a restart.
 
         It is made of all rows of a group, which windows keep as they keep those of `list(…)`: state grows with rows.
+        With `mergeable` windows keep one state of yours for each pane and group instead.
 
         Arguments:
             name: as of `register_function`. function: pure and deterministic. It is called once for each group, with a
@@ -76,6 +78,10 @@ class Functions:
                 of no rows the answer is NULL without a call. What it raises fails the queries that call it alone.
             arguments, returns: types, of the value of a row and of the answer. vectorised: it is called with an Arrow
                 array of lists for each argument, a list to a group, and gives an array of as many answers.
+            mergeable: `function` is a class or an object with `add(*columns)`, the state of some rows of a group, given
+                as an Arrow array for each argument; `merge(one, other)`; and `finish(state)`, the answer. A state is
+                bytes or what `json` writes, of at most 64 KiB; neither order nor grouping may make a difference, which
+                `millpond.testing.merge_faults` tries.
         Returns: what there is to say.
         Raises: QueryError as `register_function`.
 
@@ -85,7 +91,9 @@ class Functions:
             'aggregate spread registered'
         """
         self._check()
-        return self._functions.register(NewFunction(name, function, arguments, returns, vectorised, None, True))
+        return self._functions.register(
+            NewFunction(name, function, arguments, returns, vectorised, None, True, mergeable)
+        )
 
     def drop_function(self, name: str) -> str:
         """Forget a registered function. Raises: QueryError when there is none of that name, or queries call it."""

@@ -140,9 +140,23 @@ def assign_stores(
         owners.append(found.owner)
         if catalog.stores.get(found.owner) != found:
             made[found.owner] = found
-    home = number % shards if home is None else home
+    if home is None:
+        home = _beside(catalog, [s for s in made.values() if not s.spread], number % shards)
     changed = tuple(replace(s, home=home) if s.home < 0 and not s.spread else s for s in made.values())
     return Stored(tuple(owners), changed, waits)
+
+
+def _beside(catalog: Catalog, made: Sequence[Store], home: int) -> int:
+    """The shard of state that new stores could share, so that they may come together when sharing is switched on.
+
+    Args:
+        home: where there is none.
+    """
+    for mine in made:
+        for other in catalog.stores.values():
+            if not other.spread and (other.spec.serves(mine.spec) or mine.spec.serves(other.spec)):
+                return other.home
+    return home
 
 
 def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[Expression | None, tuple[str, ...]]:

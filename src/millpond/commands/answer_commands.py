@@ -21,7 +21,7 @@ Bound: TypeAlias = "Query | Staged | ScanQuery | lang.TableQuery"
 class AskOnce:
     """An ad hoc SELECT."""
 
-    bound: Query | ScanQuery | lang.TableQuery
+    bound: Query | Staged | ScanQuery | lang.TableQuery
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,9 @@ def _once(facts: Facts, statement: lang.Select | lang.Copy) -> AskOnce:
     bound = lang.bind_select(statement.select, NamesAndFiles(facts))
     match bound:
         case Staged():
-            raise _only_standing(statement)
+            if not bound.is_windows:
+                raise _only_standing(statement)
+            check_options(facts.catalog, bound, QueryOptions())
         case RowQuery():
             check_reduction(bound.query)
         case lang.TableQuery():

@@ -12,6 +12,7 @@ from sqlglot import exp
 
 from millpond.commands.planned import Ids, KeepFunction, Plan, Record
 from millpond.commands.pond_facts import Facts
+from millpond.functions.mergeable_states import lacks
 from millpond.language import Select, parse
 from millpond.language.builtins.allowed import AGGREGATES, REFUSED, RELATION_AGGREGATES, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.inference.duck import Refused, describe
@@ -33,6 +34,7 @@ class NewFunction:
     vectorised: bool
     cost: float | None
     aggregate: bool = False
+    mergeable: bool = False
 
 
 def register_function(facts: Facts, new: NewFunction) -> Plan:
@@ -51,7 +53,10 @@ def register_function(facts: Facts, new: NewFunction) -> Plan:
     if isinstance(new.arguments, str):
         raise QueryError(f"function '{low}': arguments are a list of types, such as [{new.arguments!r}]")
     types = tuple(_type(low, kind) + "[]" * new.aggregate for kind in new.arguments)
-    _check_signature(low, function, len(types))
+    if new.mergeable:
+        _check_steps(low, function)
+    else:
+        _check_signature(low, function, len(types))
     if not types:
         raise QueryError(f"function '{low}' takes nothing, and would give the same for every row")
     if new.cost is not None and not new.cost > 0:
@@ -62,7 +67,9 @@ def register_function(facts: Facts, new: NewFunction) -> Plan:
     number = ids.take()
     reference = f"udf__{low}__{facts.opening[:8]}_{number}"
     returns = _type(low, new.returns)
-    definition = FunctionDefinition(low, reference, types, returns, new.vectorised, new.cost, number, new.aggregate)
+    definition = FunctionDefinition(
+        low, reference, types, returns, new.vectorised, new.cost, number, new.aggregate, new.mergeable
+    )
     record = Record(({"do": "create_function", "definition": to_json(definition)},))
     what = "aggregate" if new.aggregate else "function"
     return Plan(f"{what} {low} registered", (KeepFunction(definition, function), record), ids.used)
@@ -102,6 +109,13 @@ def _type(name: str, kind: str) -> str:
         return describe(f"SELECT CAST(NULL AS {kind}) AS a")[0].type
     except Refused as refused:
         raise QueryError(f"function '{name}': '{kind}' is no type: {refused.reason}") from None
+
+
+def _check_steps(name: str, function: Any) -> None:
+    if missing := lacks(function):
+        raise QueryError(
+            f"aggregate '{name}' is to merge, and has no {', '.join(missing)}: it needs add, merge and finish"
+        )
 
 
 def _check_signature(name: str, function: Callable[..., Any], arguments: int) -> None:

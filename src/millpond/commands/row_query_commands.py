@@ -57,7 +57,8 @@ def new_row_query(
     version = 1 if old is None else version_of(old) + 1
     previous = () if old is None else (*old.previous, old.id)
     replaces = None if old is None else old.id
-    return NewSelection(selection, tuple(streams), text, name, owner, options, epoch, replaces, version, previous)
+    kept = lang.without_failures(selection)
+    return NewSelection(kept, tuple(streams), text, name, owner, options, epoch, replaces, version, previous)
 
 
 def check_row_options(options: QueryOptions) -> None:

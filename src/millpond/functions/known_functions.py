@@ -13,7 +13,7 @@ import os
 import re
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -22,8 +22,9 @@ import duckdb
 import pyarrow as pa
 
 from millpond.functions.calling import UserFunctionError, over_arrays
+from millpond.functions.mergeable_states import adding, finishing, merging
 from millpond.support.errors import QueryError
-from millpond.types import FunctionDefinition, from_json, to_json
+from millpond.types import ADD, FunctionDefinition, from_json, to_json
 
 _REFERENCE = re.compile(r"\budf__(\w+?)__[0-9a-f]{8}_\d+\b")
 _lock = threading.Lock()
@@ -59,21 +60,47 @@ class Function:
     @cached_property
     def call(self) -> Callable[..., pa.Array]:
         """The function over Arrow arrays; see `over_arrays`. Raises: UserFunctionError when it fails."""
+        definition = self.definition
         if self.function is None:
+            return self._unloaded
+        if not definition.mergeable:
+            return over_arrays(definition.name, self.function, definition.vectorised, self.returns)
+        if definition.reference.endswith(ADD):
+            return adding(definition.name, self.function)
+        return finishing(definition.name, self.function, self.returns)
 
-            def unloaded(*_: Any) -> pa.Array:
-                raise UserFunctionError(f"registered function {self.definition.name} cannot be loaded: {self.fault}")
+    @property
+    def loaded(self) -> Callable[..., Any]:
+        """The Python. Raises: UserFunctionError where it cannot be loaded."""
+        return self._unloaded() if self.function is None else self.function
 
-            return unloaded
-        return over_arrays(self.definition.name, self.function, self.definition.vectorised, self.returns)
+    def _unloaded(self, *_: Any) -> Any:
+        raise UserFunctionError(f"registered function {self.definition.name} cannot be loaded: {self.fault}")
 
 
 def put(function: Function) -> None:
     """Make a function known in this process."""
     with _lock:
         if function.definition.reference not in _known:
-            _known[function.definition.reference] = function
-            _ordered.append(function)
+            for each in _parts(function):
+                _known[each.definition.reference] = each
+                _ordered.append(each)
+
+
+def _parts(function: Function) -> list[Function]:
+    """What SQL calls of a function: of an aggregate whose states merge how these are made of rows, and finished."""
+    definition = function.definition
+    if not definition.mergeable:
+        return [function]
+    add = replace(definition, reference=definition.reference + ADD, returns="BLOB")
+    finish = replace(definition, arguments=("BLOB[]",))
+    return [replace(function, definition=finish), replace(function, definition=add)]
+
+
+def merge_states(reference: str, states: pa.Array) -> pa.Array:
+    """Lists of states of an aggregate, each put together to a list of one. Raises: UserFunctionError when it fails."""
+    found = function_of(reference)
+    return merging(found.definition.name, found.loaded)(states)
 
 
 def function_of(reference: str) -> Function:

@@ -17,6 +17,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from millpond.language.conditions.unfailing import without_failures
     from millpond.language.filled_scripts import Filled, Parameters, with_parameters
     from millpond.language.inference.widening import is_wider, wider_than
     from millpond.language.plan.binding import bind_query
@@ -98,6 +99,7 @@ _HOMES = {
     "wider_than": "inference.widening",
     "with_parameters": "filled_scripts",
     "with_window": "rewindow",
+    "without_failures": "conditions.unfailing",
 }
 
 __all__ = [
@@ -143,6 +145,7 @@ __all__ = [
     "wider_than",
     "with_parameters",
     "with_window",
+    "without_failures",
 ]
 
 

@@ -17,6 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.synopses.kernel import connection, query_table
+from millpond.synopses.partials.specs import as_declared
+
+#: (quoted name, declared type) of columns that Arrow has as something else.
+Casts = Sequence[tuple[str, str]]
 
 #: Most rows of a block: row numbers are uint16.
 BLOCK_ROWS = 65_536
@@ -102,15 +106,21 @@ class Block:
     """At most 65,536 rows, sorted by (event time, _id), with lazily made ordered indexes. Immutable.
 
     rows: one Arrow table of the engine's row schema. times, ids: int64 arrays of the event times (microseconds) and of
-    `_id`. time: name of the event-time column.
+    `_id`. time: name of the event-time column. casts: as of `casts_of`.
     """
 
-    def __init__(self, rows: pa.Table, time: str, indexes: dict[tuple[str, str], OrderedIndex] | None = None) -> None:
+    def __init__(
+        self,
+        rows: pa.Table,
+        time: str,
+        indexes: dict[tuple[str, str], OrderedIndex] | None = None,
+        casts: Casts = (),
+    ) -> None:
         """Take rows that are sorted already, with indexes made of them before; `build` sorts and cuts."""
         if rows.num_rows > BLOCK_ROWS:
             raise ValueError(f"a block holds at most {BLOCK_ROWS} rows, not {rows.num_rows}")
         self.rows = rows
-        self.time = time
+        self.time, self.casts = time, casts
         self.times = event_times(rows, time)
         self.ids = np.asarray(rows["_id"].to_numpy(), np.int64)
         self._lock = threading.Lock()
@@ -122,12 +132,13 @@ class Block:
         return self._indexes
 
     @staticmethod
-    def build(rows: pa.Table, time: str) -> list[Block]:
+    def build(rows: pa.Table, time: str, casts: Casts = ()) -> list[Block]:
         """Sort rows by (event time, _id) and cut them into blocks.
 
         Args:
             rows: any number of rows with an `_id` column.
             time: name of the event-time column.
+            casts: what columns are declared as, of those that Arrow has as something else (`casts_of`).
 
         Returns:
             Blocks in ascending order; none for no rows.
@@ -139,7 +150,8 @@ class Block:
         later = times[1:] > times[:-1]
         if not bool(np.all(later | ((times[1:] == times[:-1]) & (ids[1:] >= ids[:-1])))):
             rows = rows.take(pa.array(np.lexsort((ids, times))))
-        return [Block(_compact(rows.slice(at, BLOCK_ROWS)), time) for at in range(0, rows.num_rows, BLOCK_ROWS)]
+        parts = [_compact(rows.slice(at, BLOCK_ROWS)) for at in range(0, rows.num_rows, BLOCK_ROWS)]
+        return [Block(part, time, None, casts) for part in parts]
 
     def __len__(self) -> int:
         return int(self.rows.num_rows)
@@ -189,7 +201,7 @@ class Block:
             missing = [key for key in dict.fromkeys(wanted) if key not in self._indexes]
             if missing:
                 # A new dictionary each time: readers without the lock see the old or the new one.
-                self._indexes = {**self._indexes, **_build_indexes(self.rows, missing)}
+                self._indexes = {**self._indexes, **_build_indexes(self.rows, missing, self.casts)}
             return [self._indexes[key] for key in wanted]
 
 
@@ -214,7 +226,9 @@ def _compact(rows: pa.Table) -> pa.Table:
 # --- making indexes ---------------------------------------------------------------------------------------------------
 
 
-def _build_indexes(rows: pa.Table, attributes: Sequence[tuple[str, str]]) -> dict[tuple[str, str], OrderedIndex]:
+def _build_indexes(
+    rows: pa.Table, attributes: Sequence[tuple[str, str]], casts: Casts
+) -> dict[tuple[str, str], OrderedIndex]:
     made: dict[tuple[str, str], OrderedIndex] = {}
     slow: list[tuple[str, str]] = []
     for attribute, kind in attributes:
@@ -225,7 +239,7 @@ def _build_indexes(rows: pa.Table, attributes: Sequence[tuple[str, str]]) -> dic
             made[attribute, kind] = _index_of(keys, kind)
     for at in range(0, len(slow), _EXPRESSIONS_AT_ONCE):
         part = slow[at : at + _EXPRESSIONS_AT_ONCE]
-        for (attribute, kind), keys in zip(part, _evaluate(rows, part), strict=True):
+        for (attribute, kind), keys in zip(part, _evaluate(rows, part, casts), strict=True):
             made[attribute, kind] = _index_of(keys, kind)
     return made
 
@@ -248,10 +262,12 @@ def _plain_column(rows: pa.Table, attribute: str, kind: str) -> pa.Array | None:
     return None
 
 
-def _evaluate(rows: pa.Table, attributes: Sequence[tuple[str, str]]) -> list[pa.Array]:
+def _evaluate(rows: pa.Table, attributes: Sequence[tuple[str, str]], casts: Casts) -> list[pa.Array]:
+    source = as_declared("__rows", casts, rows.column_names)
+
     def select(form: str) -> pa.Table:
         columns = ", ".join(form.format(a, KINDS[k]) + f" AS c{i}" for i, (a, k) in enumerate(attributes))
-        return query_table(connection(), f"SELECT {columns} FROM __rows", __rows=rows)
+        return query_table(connection(), f"SELECT {columns} FROM {source}", __rows=rows)
 
     try:
         table = select("TRY(CAST(({}) AS {}))")

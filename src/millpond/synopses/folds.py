@@ -42,7 +42,7 @@ def fold_components(
                 folded[name] = _add(table[name], low, high)
             case "min" | "max":
                 folded[name] = _extreme(db, table[name], kind, low, high)
-            case "list" | "set" | "counts" | "frequent" | "quantiles" | "distinct" | "steps":
+            case "list" | "set" | "counts" | "frequent" | "quantiles" | "distinct" | "steps" | "states":
                 folded[name] = _concatenate(table[name], low, high)
                 folded.update((each, _add(table[each], low, high)) for each in component.names[1:])
             case "bit_and" | "bit_or" | "bit_xor" | "product":

@@ -291,7 +291,7 @@ def regroup(db: duckdb.DuckDBPyConnection, spec: SynopsisSpec, table: pa.Table) 
                 values = f"flatten(list({name}))"  # list_distinct drops NULL, which is a value of list(DISTINCT …)
                 null = f"CASE WHEN list_count({values}) < len({values}) THEN [NULL] ELSE [] END"
                 columns.append(f"list_concat(list_distinct({values}), {null}) AS {name}")
-            case "list" | "counts" | "frequent" | "quantiles" | "distinct" | "steps":
+            case "list" | "counts" | "frequent" | "quantiles" | "distinct" | "steps" | "states":
                 columns.append(f"flatten(list({name}) FILTER (WHERE {name} IS NOT NULL)) AS {name}")
                 columns += [f"sum({each})::BIGINT AS {each}" for each in c.names[1:]]
             case "min" | "max" | "bit_and" | "bit_or" | "bit_xor" | "product":

@@ -28,7 +28,7 @@ from millpond.types.columns import (
     Column,
 )
 from millpond.types.definitions import InnerStream, QueryDefinition, Staged, outer_of
-from millpond.types.function_definitions import FunctionDefinition
+from millpond.types.function_definitions import ADD, MERGED, FunctionDefinition
 from millpond.types.instants import EPOCH, Landmark, micros_of, moment_of
 from millpond.types.json_records import Variant, from_json, to_json, union_from_json
 from millpond.types.options.query_options import QueryOptions
@@ -104,6 +104,7 @@ from millpond.types.window_definitions import (
 )
 
 __all__ = [
+    "ADD",
     "ARRIVAL",
     "COMPUTED",
     "COVERED",
@@ -112,6 +113,7 @@ __all__ = [
     "EXACT",
     "HOLDS",
     "HOUR",
+    "MERGED",
     "MICROSECOND",
     "MINUTE",
     "NUMBER",

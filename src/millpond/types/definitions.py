@@ -7,7 +7,7 @@ from typing import Literal
 
 from millpond.types.columns import COVERED, EXACT, STATUS, Column
 from millpond.types.options.query_options import QueryOptions
-from millpond.types.queries import StandingQuery
+from millpond.types.queries import StandingQuery, WindowedQuery
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,11 @@ class Staged:
 
     query: StandingQuery
     inner: tuple[InnerStream, ...]
+
+    @property
+    def is_windows(self) -> bool:
+        """Whether there are windows over windows alone, which can be asked once."""
+        return all(isinstance(each, WindowedQuery) for each in (self.query, *(i.query for i in self.inner)))
 
 
 def outer_of(query: StandingQuery | Staged) -> StandingQuery:

@@ -7,6 +7,12 @@ from dataclasses import dataclass
 #: What references of functions begin with; no name in a query does.
 REFERENCE = "udf__"
 
+#: What follows the reference of an aggregate whose states merge, where rows are added to one.
+ADD = "__add"
+
+#: The states of such an aggregate in a query, whose reference is the first argument. No user writes it.
+MERGED = "__merged"
+
 
 def is_reference(name: str) -> bool:
     """Whether what is called is a registered function."""
@@ -19,6 +25,7 @@ class FunctionDefinition:
 
     arguments, returns: DuckDB types. vectorised: it takes Arrow arrays and gives one, else it is called row by row.
     aggregate: it is called once for each group, with a list of values for each argument: `arguments` are lists.
+    mergeable: its Python is an object that makes states of rows, and merges and finishes these.
     cost: microseconds that a row is said to take, until that is measured; None: nothing was said.
     """
 
@@ -30,6 +37,7 @@ class FunctionDefinition:
     cost: float | None = None
     id: int = 0
     aggregate: bool = False
+    mergeable: bool = False
 
     @property
     def signature(self) -> str:

@@ -192,6 +192,19 @@ class StreamDefinition:
             return (*self.columns, Column(ARRIVAL, "TIMESTAMP"))
         return self.columns
 
+    @property
+    def late_columns(self) -> tuple[Column, ...]:
+        """The columns of `late(stream)`: its own, and the watermark that a row was behind when it came.
+
+        >>> [c.name for c in StreamDefinition("s", (Column("watermark", "TEXT"),)).late_columns]
+        ['watermark', 'watermark_1']
+        """
+        taken, name, count = {c.name.lower() for c in self.all_columns}, "watermark", 0
+        while name in taken:
+            count += 1
+            name = f"watermark_{count}"
+        return (*self.all_columns, Column(name, "TIMESTAMP"))
+
 
 @dataclass(frozen=True)
 class TableDefinition:

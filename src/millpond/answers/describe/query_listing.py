@@ -58,21 +58,29 @@ def window_queries(core: Core) -> dict[str, dict[str, Any]]:
         queries[standing.definition.name] = {
             "id": standing.id,
             "version": standing.definition.version,
-            "status": standing.status,
-            "reason": standing.reason if standing.status == "quarantined" else "",
+            **_state(standing, core.telemetry.unreadable.get(standing.id, "")),
             "stream": ", ".join(catalog.shown_names(catalog.streams_of(standing))),
             "windows": progress_of.windows,
             "revisions": progress_of.revisions,
             "too_late": progress_of.too_late,
             "closed": moment(progress_of.closed),
             "covered_from": moment(coverage.start),
-            "coverage": _said(coverage, progress_of),
+            "coverage": _said(standing, coverage, progress_of),
         }
     return queries
 
 
-def _said(coverage: Coverage, known: QueryProgress) -> str:
+def _state(standing: Standing, unreadable: str) -> dict[str, str]:
+    """Whether it answers, and why not. unreadable: why its answers could not be read when they were asked for last."""
+    if standing.status == "quarantined" or not unreadable:
+        return {"status": standing.status, "reason": standing.reason if standing.status == "quarantined" else ""}
+    return {"status": "unreadable", "reason": unreadable}
+
+
+def _said(standing: Standing, coverage: Coverage, known: QueryProgress) -> str:
     """What its answers lack, in words."""
+    if standing.status == "quarantined":
+        return f"nothing after {moment(known.closed)}" if known.closed > NEVER else "nothing is answered"
     said = [] if coverage.complete else [str(coverage)]
     if known.owed:
         said.append("late rows are being counted")

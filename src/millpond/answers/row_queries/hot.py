@@ -29,6 +29,7 @@ from millpond.manifests.records import Published, StreamCounts
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.support.errors import MillpondError, QueryError
 from millpond.synopses.blocks import Block
+from millpond.synopses.partials.specs import casts_of
 from millpond.synopses.predicate_index.block_files import read_blocks
 from millpond.synopses.predicate_index.matches import Matches
 from millpond.tables import Segment
@@ -254,7 +255,7 @@ class HotStore:
     def _read(self, hot: _Hot, segment: Segment, until: int) -> list[tuple[Block, Matches | None]]:
         core, stream = self.core, hot.stream
         if segment.level == 0 and hot.epoch < segment.first_epoch and segment.last_epoch <= until:
-            made = read_blocks(blocks_path(core.path, stream, segment))
+            made = read_blocks(blocks_path(core.path, stream, segment), casts_of(stream))
             whole = made is not None and sum(len(b) for b, _ in made) == segment.rows
             # A task that ran when the stream had other columns wrote those.
             if made and whole and made[0][0].rows.schema.equals(row_schema(stream)):
@@ -262,7 +263,7 @@ class HotStore:
         low = None if hot.horizon <= NEVER else hot.horizon
         split = whole_files([segment], Range(low, None, until, hot.epoch + 1))
         rows = ArchiveReader(core.path, stream).table([split])
-        return [(b, None) for b in Block.build(rows, stream.options.time)]
+        return [(b, None) for b in Block.build(rows, stream.options.time, casts_of(stream))]
 
     def _add(self, hot: _Hot, block: Block, matches: Matches | None) -> None:
         """Add a block; small ones are put together so that each is less than half the one before it."""
@@ -282,7 +283,7 @@ class HotStore:
         keys = {b.key for b in merged}
         tables = [b.rows for b in merged]
         hot.blocks = [b for b in hot.blocks if b.key not in keys]
-        for built in Block.build(pa.concat_tables(tables), hot.stream.options.time):
+        for built in Block.build(pa.concat_tables(tables), hot.stream.options.time, casts_of(hot.stream)):
             hot.blocks.append(self._hot_block(built, None))
 
     def _hot_block(self, block: Block, matches: Matches | None) -> HotBlock:
@@ -320,7 +321,7 @@ class HotStore:
                 continue
             dead = int(np.searchsorted(b.times, hot.horizon))
             if dead and (sharp or 4 * dead >= len(b)):
-                for built in Block.build(b.rows.slice(dead), hot.stream.options.time):
+                for built in Block.build(b.rows.slice(dead), hot.stream.options.time, b.block.casts):
                     kept.append(self._hot_block(built, None))
             else:
                 kept.append(b)

@@ -16,6 +16,7 @@ from millpond.answers.describe.showing import show
 from millpond.answers.expired_history import gone_note, said_with
 from millpond.answers.fidelity import note_of
 from millpond.answers.invocation import invoke
+from millpond.answers.nested_windows import select_nested
 from millpond.answers.row_queries.selection import evaluate, select_once
 from millpond.answers.table_selects import select_relations
 from millpond.catalog import Registered, Standing
@@ -33,6 +34,7 @@ from millpond.types import (
     RowWindowQuery,
     ScanQuery,
     SessionQuery,
+    Staged,
     WindowQuery,
 )
 from millpond.types.instants import moment
@@ -64,7 +66,7 @@ def answer(core: Core, question: Question) -> tuple[pa.Table | None, str]:
             assert_never(question)
 
 
-def _once(core: Core, bound: Query | ScanQuery | lang.TableQuery) -> tuple[pa.Table, str]:
+def _once(core: Core, bound: Query | Staged | ScanQuery | lang.TableQuery) -> tuple[pa.Table, str]:
     """The answer of a SELECT, with a note about queries whose answers are not complete yet."""
     match bound:
         case RowQuery():
@@ -76,6 +78,8 @@ def _once(core: Core, bound: Query | ScanQuery | lang.TableQuery) -> tuple[pa.Ta
             notes = [said_with(core, table, bound), table_note(core, [t.name for t in tables])]
             if isinstance(bound, WindowQuery) and not table.num_rows:
                 notes.append(not_ended_note(core, bound))
+        case Staged():
+            table, notes = select_nested(core, bound), []
         case RelationQuery() | PairsQuery():
             table = select_relational(core, bound)
             notes = [note_of(table), table_note(core, [t.name for t in bound.tables])]

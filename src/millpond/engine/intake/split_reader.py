@@ -17,6 +17,7 @@ from millpond.progress.generators import COHORT, cohort_median
 from millpond.sources.formats.read import Read, read, tail_times
 from millpond.sources.intake_log import Item
 from millpond.sources.own_marks import BROKEN, Said, behind_which, group_texts, known_bounds, own_bounds, said
+from millpond.sources.zeros import without_signs
 from millpond.synopses import connection, kernel
 from millpond.synopses.blocks import event_times
 from millpond.synopses.tolerance import one_line
@@ -92,7 +93,8 @@ class Taking:
             self.dead.append(_letters(result.rejected, _place(item), epoch))
         n = result.rows.num_rows
         positions = np.arange(n) if result.positions is None else result.positions.to_numpy()
-        rows = _Rows(result.rows, positions, event_times(result.rows, stream.options.time))
+        given = without_signs(result.rows)
+        rows = _Rows(given, positions, event_times(given, stream.options.time))
         reference = self._median
         rows = self._in_time(item, rows)
         last = self._median if reference is None else reference

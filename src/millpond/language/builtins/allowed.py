@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from millpond.language.builtins.approximate import OURS, STATISTICS
+from millpond.types import MERGED
 
 
 def _words(text: str) -> list[str]:
@@ -85,6 +86,7 @@ AGGREGATES: Mapping[str, str] = {
         )
     },
     **STATISTICS,
+    MERGED: MERGED,
     "count_if": "count_if",
     "countif": "count_if",
     "any_value": "any_value",
@@ -105,7 +107,7 @@ AGGREGATES: Mapping[str, str] = {
 }  # fmt: skip
 
 #: Aggregates that only SELECTs over tables (answers, and streams as tables) may call: they need no incremental form.
-RELATION_AGGREGATES = (frozenset(AGGREGATES) - OURS) | frozenset(
+RELATION_AGGREGATES = (frozenset(AGGREGATES) - OURS - {MERGED}) | frozenset(
     _words(
         """
         approx_count_distinct approx_quantile approx_top_k bit_and bit_or bit_xor entropy favg fsum geomean

@@ -104,7 +104,9 @@ def bind_query(written: WrittenSelect, schema: Schema) -> WindowedQuery:
     """
     source = written.source
     try:
-        bound = SelectBinder(with_registered(written.tree, schema), written.text, source, schema, True).bind()
+        bound = SelectBinder(
+            with_registered(written.tree, schema, merging=True), written.text, source, schema, True
+        ).bind()
     except RecursionError:
         raise source.error("the query is nested too deeply") from None
     assert isinstance(bound, WindowedQuery)  # see `check_shape`

@@ -6,6 +6,7 @@ streams becomes the join factor, and what is left is evaluated on joined rows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -501,6 +502,8 @@ class _PairBinder(_RowBinder):
         values = [s if k == common else s.within("CAST(", cast, common) for s, k in zip(own, kinds, strict=True)]
         if common.startswith("ENUM(") and test != "=":  # its values' order is not that of their texts
             values, common = [v.within("CAST(enum_code(", ") AS BIGINT)", "BIGINT") for v in values], "BIGINT"
+        if common == "INTERVAL":  # a month is 30 days where they are compared
+            values, common = [v.within("epoch_us(", ")", "BIGINT") for v in values], "BIGINT"
         axes = [axis_of(v.sql, common) for v in values]
         if axes[0] is not None and axes[1] is not None:
             pairs = zip(axes, values, strict=True)
@@ -508,14 +511,23 @@ class _PairBinder(_RowBinder):
             return JoinFactor(first, test, second, axes[0].kind)  # type: ignore[arg-type]  # one of _JOIN_TESTS
         if test != "=":
             return None
-        first, second = (v.within("CAST(", " AS VARCHAR)", "VARCHAR") for v in values)
+        text = "to_json(" if _is_nested(common) else "("
+        first, second = (v.within(f"CAST({text}", ") AS VARCHAR)", "VARCHAR") for v in values)
         return JoinFactor(first, "=", second, "text")
+
+
+#: Types whose equal values may be written in several ways.
+_TOLD_APART = re.compile(r"\b(FLOAT|DOUBLE|INTERVAL|BLOB|JSON)\b")
+
+
+def _is_nested(kind: str) -> bool:
+    return kind.endswith("]") or kind.startswith(("STRUCT(", "MAP("))
 
 
 def common_kind(left: str, right: str) -> str | None:
     """The type in which DuckDB compares two values; None for types of which that is not certain."""
     if left == right:
-        return None if left.endswith("]") or left.startswith(("STRUCT", "MAP", "INTERVAL", "BLOB", "JSON")) else left
+        return None if _is_nested(left) and _TOLD_APART.search(left) else left
     families = [all(k in family for k in (left, right)) for family in (_NUMBERS, _TIMES)]
     decimals = all(k in _NUMBERS or k.startswith("DECIMAL(") for k in (left, right))
     if not any(families) and not decimals:

@@ -12,10 +12,10 @@ from millpond.language.render.rendering import render
 from millpond.language.resolve.calls import Call
 from millpond.language.resolve.expressions import function_name
 from millpond.language.resolve.statistics_calls import parameters_of
-from millpond.language.syntax.nodes import WindowedCall
+from millpond.language.syntax.nodes import StatesCall, WindowedCall
 from millpond.language.syntax.source_text import Source, own_span
 from millpond.support.sql import text_literal
-from millpond.types import Expression, OrderTerm, all_of
+from millpond.types import MERGED, Expression, OrderTerm, all_of
 
 _REGRESSIONS = tuple(name for name in AGGREGATES if name.startswith("regr_"))
 _TWO = ("covar_pop", "covar_samp", "corr", "arg_min", "arg_max", "series_corr", *_REGRESSIONS)
@@ -114,13 +114,22 @@ class CallReader:
             values, order = [order[0].this], []
         elif name == "string_agg":
             values = self.separated(call, node, written, values)
-        if call.function != "count_star":
+        if name == MERGED:
+            values = self.states(call, node, written, values)
+        elif call.function != "count_star":
             self.expect(node, written, values, 2 if name in _TWO else 1)
         call.argument_nodes = values
         call.arguments = [self.bound(v) for v in values]
         self.refine(call, node, written, order)
         if name == "any_value":
             call.function, call.filter = "first", call.arguments[0].within("(", ") IS NOT NULL", "BOOLEAN")
+
+    def states(self, call: Call, node: exp.Expr, written: str, values: list[exp.Expr]) -> list[exp.Expr]:
+        """The arguments of a registered aggregate; its reference becomes the parameter."""
+        if not isinstance(node, StatesCall):
+            raise self.source.error(f"there is no function {written}", own_span(node))
+        call.parameters = [values[0].name]
+        return values[1:]
 
     def refine(self, call: Call, node: exp.Expr, written: str, order: list[exp.Expr]) -> None:
         """DISTINCT and ORDER BY."""

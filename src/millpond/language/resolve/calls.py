@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from sqlglot import exp
 
 from millpond.language.builtins.approximate import typed_sql
-from millpond.types import Expression, Landmark, OrderTerm
+from millpond.types import MERGED, Expression, Landmark, OrderTerm
 
 
 @dataclass
@@ -40,6 +40,8 @@ class Call:
         """The call as DuckDB SQL over row columns, for its type."""
         if self.function == "count_star":
             return "count(*)"
+        if self.function == MERGED:
+            return "list(''::BLOB)"
         arguments = [each.sql for each in self.arguments]
         if (sql := typed_sql(self.function, arguments, self.parameters)) is not None:
             return sql

@@ -223,7 +223,7 @@ class GroupScope:
         typed = iter(typer.typed([*(item for _, item in conditions), *keys, *arguments, *orders]))
         for clause, item in conditions:
             typer.truth(clause, item, next(typed).type)
-        self.keys = [Key(k.name, self._of_set(k.name, next(typed))) for k in self.keys]
+        self.keys = [Key(k.name, self._of_set(k.name, without_sign(next(typed)))) for k in self.keys]
         if self._set_key:
             self.keys.append(Key(self._set_key, Expression(SET).typed("BIGINT")))
         given = [tuple(next(typed) for _ in call.arguments) for _, call in calls]
@@ -253,3 +253,16 @@ class GroupScope:
             *(Column(a.name, a.type) for a in self.aggregates),
             *window,
         )
+
+
+def without_sign(key: Expression) -> Expression:
+    """A key with 0.0 in place of -0.0, which is the same group: how it is shown is no matter of the order of rows.
+
+    A column has no -0.0 (`sources.zeros`).
+
+    >>> str(without_sign(Expression('round("a")', ("a",), type="DOUBLE")))
+    '(round("a") + CAST(0 AS DOUBLE))'
+    """
+    if key.type not in ("DOUBLE", "FLOAT") or key.column is not None:
+        return key
+    return key.within("(", f" + CAST(0 AS {key.type}))", key.type)

@@ -119,7 +119,7 @@ def _bind_table(
     if side is not None:
         kind = side[0]
         stream = stream_of_side(schema, side[1], source)
-        name, columns = stream.name, DEAD_COLUMNS if kind == "dead" else stream.all_columns
+        name, columns = stream.name, DEAD_COLUMNS if kind == "dead" else stream.late_columns
         visible: str = kind
     else:
         found = find(schema, table, source)

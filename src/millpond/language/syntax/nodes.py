@@ -36,6 +36,10 @@ class Suffix:
 _NOTHING = Suffix()
 
 
+class StatesCall(exp.Anonymous):
+    """The states of a registered aggregate: its reference as a text, and the arguments."""
+
+
 class FromItem(exp.Table):
     """A name in FROM with a suffix."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from millpond.functions.mergeable_states import STATE_LIMIT
 from millpond.operators.panes.measuring import decision_for
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.window_plans import filter_and_keys
@@ -12,6 +13,7 @@ from millpond.synopses.aggregates.splits import SKETCHES
 from millpond.synopses.aggregates.statistics import family_of, kept_by
 from millpond.synopses.pane_partials import windows_of
 from millpond.types import (
+    MERGED,
     Aggregate,
     CalendarSpan,
     CalendarWindow,
@@ -123,6 +125,9 @@ def _kept(aggregate: Aggregate) -> Fact:
     function = aggregate.function
     if (statistic := kept_by(aggregate)) is not None:
         return Fact("approximate" if family_of(function) in SKETCHES else "holistic", f"{function} {statistic}")
+    if function == MERGED:
+        name = aggregate.parameters[0].split("__")[1]
+        return Fact("bounded", f"{name} keeps a state of its own of each pane and group, at most {STATE_LIMIT} bytes")
     if is_holistic(aggregate):
         kept = "distinct values" if aggregate.distinct else "values"
         return Fact("holistic", f"{function} keeps all {kept} of each pane and group; state grows with the rows")

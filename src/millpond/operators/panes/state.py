@@ -209,7 +209,7 @@ def pane_chunk(owner: str, spec: PanesSpec, epoch: int, table: pa.Table) -> Chun
 def _rounds(spec: PanesSpec, schema: pa.Schema) -> bool:
     """Whether the order in which parts are merged shows in the result, if only in its last bits."""
     return any(
-        c.kind in ("moments", "comoments", "frequent", "quantiles", "steps", "product")
+        c.kind in ("moments", "comoments", "frequent", "quantiles", "steps", "product", "states")
         or (c.kind == "add" and c.name in schema.names and pa.types.is_floating(schema.field(c.name).type))
         for c in spec.components
     )

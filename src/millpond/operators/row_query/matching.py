@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from millpond.catalog.shipping import BoxReader, boxes_folder
 from millpond.manifests.records import Manifest
-from millpond.synopses.blocks import BLOCK_ROWS, Block
+from millpond.synopses.blocks import BLOCK_ROWS, Block, Casts
 from millpond.synopses.enums import query_ordered
 from millpond.synopses.kernel import BROKEN, connection, reset
+from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.predicate_index.block_files import write_blocks
 from millpond.synopses.predicate_index.boxes import BoxTable
 from millpond.synopses.predicate_index.matches import Matches, affordable, match_block
@@ -80,7 +81,7 @@ def meet_queries(pond: str, manifest: Manifest, stream: StreamDefinition, task: 
     if found is None:
         return Met()
     table, factors = found
-    letters = tuple(failing(rows, factors))
+    letters = tuple(failing(rows, factors, casts_of(stream)))
     if rows.num_rows < manifest.eager_rows or not len(table):
         return Met(letters)
     if not affordable(min(rows.num_rows, BLOCK_ROWS), table, manifest.matching_work):
@@ -93,7 +94,7 @@ def meet_queries(pond: str, manifest: Manifest, stream: StreamDefinition, task: 
 def _match(
     pond: str, manifest: Manifest, stream: StreamDefinition, task: int, rows: pa.Table, table: BoxTable
 ) -> list[Matches]:
-    blocks = Block.build(rows, stream.options.time)
+    blocks = Block.build(rows, stream.options.time, casts_of(stream))
     try:
         matches = [match_block(b, table, manifest.explicit_matches, manifest.matching_work) for b in blocks]
         folder = hot_folder(pond, stream)
@@ -106,15 +107,16 @@ def _match(
         return []
 
 
-def failing(rows: pa.Table, factors: dict[str, str]) -> Iterator[tuple[pa.Table, str]]:
+def failing(rows: pa.Table, factors: dict[str, str], casts: Casts = ()) -> Iterator[tuple[pa.Table, str]]:
     """Rows on which a factor fails, at most `LETTERS` each, with their `_reason`, and the query that it is named by."""
+    source = as_declared("__rows", casts, rows.column_names)
     pending = [list(factors.items())[at : at + _TOGETHER] for at in range(0, len(factors), _TOGETHER)]
     while pending:
         part = pending.pop(0)
         # Each value is used, or the optimiser would not compute it.
         shown = ", ".join(f"max(hash({expression})) AS f{i}" for i, (expression, _) in enumerate(part))
         try:
-            query_ordered(connection(), f"SELECT {shown} FROM __rows", __rows=rows)
+            query_ordered(connection(), f"SELECT {shown} FROM {source}", __rows=rows)
         except duckdb.Error as error:
             if isinstance(error, BROKEN):
                 reset()
@@ -122,15 +124,15 @@ def failing(rows: pa.Table, factors: dict[str, str]) -> Iterator[tuple[pa.Table,
                 half = len(part) // 2
                 pending[:0] = [part[:half], part[half:]]
             else:
-                failed = _failing_rows(rows, part[0][0], error)
+                failed = _failing_rows(rows, source, part[0][0], error)
                 if failed is not None:
                     yield failed, part[0][1]
 
 
-def _failing_rows(rows: pa.Table, expression: str, error: duckdb.Error) -> pa.Table | None:
+def _failing_rows(rows: pa.Table, source: str, expression: str, error: duckdb.Error) -> pa.Table | None:
     try:
         # A list of a NULL is no NULL, so NULL means failure.
-        text = f"SELECT TRY([{expression}]) IS NULL AS f FROM __rows"
+        text = f"SELECT TRY([{expression}]) IS NULL AS f FROM {source}"
         failed = np.asarray(query_ordered(connection(), text, __rows=rows)["f"].to_numpy(), bool)
     except duckdb.Error as other:
         if isinstance(other, BROKEN):

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from millpond.functions import merge_states
 from millpond.synopses.aggregates.splits import ENTRIES, Component
 from millpond.synopses.enums import query_ordered
 
@@ -30,6 +31,8 @@ def shrink(db: duckdb.DuckDBPyConnection, components: Sequence[Component], table
         match component.kind:
             case "counts":
                 table = _put(table, name, _grouped(db, table[name], _COUNTS))
+            case "states":
+                table = _put(table, name, _merged(component.function, table[name]))
             case "steps":
                 table = _put(table, name, _grouped(db, table[name], _STEPS))
             case "distinct":
@@ -51,6 +54,18 @@ _STEPS = (
     "{'k': k, 'b': b, 's': s, 'n': n} ORDER BY b, k",
     "u.k AS k, u.b AS b, fsum(u.s) AS s, sum(u.n)::BIGINT AS n",
 )
+
+
+def _merged(reference: str, column: pa.ChunkedArray) -> pa.ChunkedArray | pa.Array:
+    """Each list of states as a list of one."""
+    several = pc.greater(pc.list_value_length(column), 1).fill_null(False)
+    if not pc.any(several).as_py():
+        return column
+    merged = merge_states(reference, column.filter(several).combine_chunks().cast(pa.list_(pa.binary())))
+    place = pc.subtract(pc.cumulative_sum(several.cast(pa.int64())), 1)
+    whole = pa.chunked_array([*column.cast(merged.type).chunks, merged])
+    at = pc.if_else(several, pc.add(place, len(column)), pa.array(np.arange(len(column))))
+    return whole.take(at)
 
 
 def _put(table: pa.Table, name: str, column: pa.Array | pa.ChunkedArray) -> pa.Table:

@@ -9,11 +9,11 @@ from millpond.types import Expression
 
 Kind = Literal[
     "add", "min", "max", "moments", "comoments", "list", "set", "counts", "frequent", "quantiles", "distinct", "steps",
-    "bit_and", "bit_or", "bit_xor", "product",
+    "bit_and", "bit_or", "bit_xor", "product", "states",
 ]  # fmt: skip
 
 #: Kinds that keep a list of entries, which `millpond.synopses.aggregates.entries` makes few.
-ENTRIES = ("counts", "frequent", "quantiles", "distinct", "steps")
+ENTRIES = ("counts", "frequent", "quantiles", "distinct", "steps", "states")
 
 #: Kinds of one column that combine by an operation of their own.
 OPERATIONS = ("bit_and", "bit_or", "bit_xor", "product")
@@ -35,7 +35,7 @@ class Component:
     columns: (suffix, aggregate over stream columns) of each physical column.
     safe: whether computing it cannot fail on a row: it reads bare columns. A row on which an expression fails is left
         out for the query that asked for it, so only queries with the same unsafe components can share.
-    size: how many entries a sketch keeps.
+    size: how many entries a sketch keeps. function: the registered aggregate whose states are kept, by reference.
     alone: its column over a single row, without an aggregate; '': only the aggregate says it.
     """
 
@@ -45,6 +45,7 @@ class Component:
     safe: bool = True
     size: int = 0
     alone: str = field(default="", compare=False)
+    function: str = ""
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 import numpy as np
 import pyarrow as pa
 
-from millpond.synopses.blocks import ARROW, Block, OrderedIndex, one_array
+from millpond.synopses.blocks import ARROW, Block, Casts, OrderedIndex, one_array
 from millpond.synopses.predicate_index.matches import Matches
 
 _MAGIC = b"MILLPND1"
@@ -102,8 +102,11 @@ def _ipc(table: pa.Table) -> pa.Buffer:
     return sink.getvalue()
 
 
-def read_blocks(path: str) -> list[tuple[Block, Matches | None]] | None:
-    """Blocks of a file, memory-mapped without copying; None for a file that is missing, torn or of another format."""
+def read_blocks(path: str, casts: Casts = ()) -> list[tuple[Block, Matches | None]] | None:
+    """Blocks of a file, memory-mapped without copying; None for a file that is missing, torn or of another format.
+
+    casts: as of `Block`.
+    """
     try:
         with pa.memory_map(path) as file:
             data = file.read_buffer()
@@ -119,12 +122,12 @@ def read_blocks(path: str) -> list[tuple[Block, Matches | None]] | None:
         head = json.loads(contents[length - directory :].to_pybytes())
         if head["format"] != _FORMAT:
             return None
-        return [_read_block(contents, entry) for entry in head["blocks"]]
+        return [_read_block(contents, entry, casts) for entry in head["blocks"]]
     except (ValueError, KeyError, TypeError, pa.ArrowException):  # well-formed, but no file of ours
         return None
 
 
-def _read_block(data: pa.Buffer, entry: dict[str, Any]) -> tuple[Block, Matches | None]:
+def _read_block(data: pa.Buffer, entry: dict[str, Any], casts: Casts) -> tuple[Block, Matches | None]:
     def table(place: list[int]) -> pa.Table:
         return pa.ipc.open_stream(data.slice(*place)).read_all()
 
@@ -138,7 +141,7 @@ def _read_block(data: pa.Buffer, entry: dict[str, Any]) -> tuple[Block, Matches 
             values = one_array(column).to_numpy(zero_copy_only=False)
         codes = np.frombuffer(data.slice(*stored["codes"]), np.uint16)
         indexes[stored["attribute"], stored["kind"]] = OrderedIndex(values, codes, stored["nulls"])
-    block = Block(table(entry["rows"]), entry["time"], indexes)
+    block = Block(table(entry["rows"]), entry["time"], indexes, casts)
     stored = entry.get("matches")
     if stored is None:
         return block, None
