@@ -314,9 +314,9 @@ class _Reader:
         form = _WRITTEN.get(form, form)
         if self.take("("):
             self.expect("FORMAT")
-            at = self.token
+            given = self.token
             if self.expect("PARQUET", "CSV", "JSON").lower() != form:
-                self.fail(f"a file that is called '{path}' is read as {form}", at, f"{form}, or another name")
+                self.fail(f"a file that is called '{path}' is read as {form}", given, f"{form}, or another name")
             if not self.take(")"):
                 self.unexpected("')'")
         common = {name: self.common[name] for name in ("text", "offset", "script")}
