@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 from millpond.language import parse
+from millpond.support.errors import MillpondError
+from millpond.support.sql import quote
+from millpond.testing.case_records import File, Statement, parse_case
 from millpond.types.options import StreamTerms, options_of
 
 STREAMS = [
@@ -79,3 +83,77 @@ def test_tables_and_queries(inline_pond: Callable[..., Any], tmp_path: Path) -> 
         assert pond.sql(f"SHOW CREATE {kind} {name}").rows() == [(shown,)]
     pond.sql("ALTER QUERY w SET revise_for = '3 hours'")
     assert "revise_for = '3h'" in pond.sql("SHOW CREATE w").rows()[0][0]
+
+
+CASES = Path(__file__).parents[1] / "cases"
+_QUICK = ("cql/sql_forms", "queries/over_queries", "derived/union", "windows/several", "selections/n_way")
+FILES = [
+    pytest.param(file, id=name, marks=() if name in _QUICK else pytest.mark.slow)
+    for file in sorted(CASES.rglob("*.slt"))
+    for name in [str(file.relative_to(CASES).with_suffix(""))]
+]
+
+
+def _shown(pond: Any) -> dict[tuple[str, str], str]:
+    """What SHOW CREATE says of everything in a pond."""
+    names = [(kind, name) for kind in ("stream", "table") for (name, *_) in pond.sql(f"SHOW {kind.upper()}S").rows()]
+    fed = {name for _, name in names}
+    names += [("query", name) for (name, *_) in pond.sql("SHOW QUERIES").rows() if name not in fed]
+    return {(k, n): pond.sql(f"SHOW CREATE {k} {quote(n)}").rows()[0][0] for k, n in names}
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_what_is_shown_of_any_case_makes_the_same_in_another_pond(
+    inline_pond: Callable[..., Any], tmp_path: Path, file: Path
+) -> None:
+    pond, other = inline_pond("one"), inline_pond("other")
+    case = parse_case(file.read_text(), str(file))
+    for record in case.records:
+        if isinstance(record, File):
+            (tmp_path / record.folder).mkdir(parents=True, exist_ok=True)
+        if isinstance(record, Statement) and record.error is None and "{dir}" not in record.sql:
+            with suppress(MillpondError):  # of what had a file, or rows
+                pond.sql(record.sql)
+    shown = _shown(pond)
+    assert shown or "{dir}" in file.read_text()
+    waiting = list(shown.values())
+    while waiting:  # a query over a query comes behind it, whatever they are called
+        refused = [text for text in waiting if not _made(other, text)]
+        assert len(refused) < len(waiting), refused
+        waiting = refused
+    assert _shown(other) == shown
+
+
+def _made(pond: Any, text: str) -> bool:
+    try:
+        pond.sql(text)
+    except MillpondError:
+        return False
+    return True
+
+
+def test_a_query_over_a_query_is_shown_as_it_is_made_again(inline_pond: Callable[..., Any]) -> None:
+    pond, other = inline_pond("one"), inline_pond("other")
+    stream = "CREATE STREAM s (ts TIMESTAMP, v INT)"
+    pond.sql(f"{stream}; CREATE QUERY q AS SELECT sum(v) AS v FROM s [RANGE TUMBLING 1 MINUTE]")
+    pond.ingest("s", [{"ts": "2026-03-01 09:00:30", "v": 1}, {"ts": "2026-03-01 09:05:00", "v": 2}])
+    pond.drain()
+    pond.sql("CREATE QUERY over AS SELECT max(v) AS v FROM q [RANGE TUMBLING 1 HOUR]")
+    pond.sql("CREATE QUERY later WITH (since = '2026-03-01 09:02:00') AS SELECT v FROM q WHERE v > 1")
+    shown = _shown(pond)
+    for text in shown.values():
+        other.sql(text)
+    assert _shown(other) == shown
+
+
+@pytest.mark.parametrize(
+    "word", ["order", "select", "date", "end", "as", "primary", "check", "range", "Group", "ts2", "über"]
+)
+def test_names_that_are_words_of_the_language(inline_pond: Callable[..., Any], word: str) -> None:
+    pond = inline_pond()
+    pond.sql(f'CREATE STREAM "{word}" (ts TIMESTAMP, "{word}" INT)')
+    [(shown,)] = pond.sql(f'SHOW CREATE STREAM "{word}"').rows()
+    assert f'"{word}" INTEGER' in shown or word == "ts2"
+    pond.sql(f'DROP STREAM "{word}"')
+    pond.sql(shown)
+    assert pond.sql(f'SHOW CREATE STREAM "{word}"').rows() == [(shown,)]

@@ -16,7 +16,7 @@ from tests.properties.harness import floor, options, pond, wanted
 from tests.properties.queries import EXACT
 from tests.properties.streams import cuts, streams
 from tests.properties.test_early import _timed
-from tests.properties.test_row_windows import row_cases
+from tests.properties.windows_of_rows import row_cases
 from tests.quick import quick_folder
 from tests.relations.setting import WINDOWS
 from tests.relations.shapes import ONE, TWO

@@ -68,6 +68,17 @@ ROWS = [
 ]
 
 
+def test_mistakes_in_window_functions_name_functions_as_they_are_called(pond):
+    for text in (
+        "SELECT size(payload) OVER (ORDER BY ts) FROM packets",
+        "CREATE QUERY q AS SELECT size(payload) OVER (ORDER BY ts) AS n FROM packets [RANGE 1 HOUR]",
+        "SELECT list_transform([1], x -> size(payload) OVER ()) FROM packets",
+    ):
+        with pytest.raises(StatementError, match="size is not an aggregate function") as caught:
+            pond.sql(text)
+        assert "udf__" not in str(caught.value)
+
+
 def test_every_kind_of_query_calls_them(pond, tmp_path):
     where = "WHERE lookup(addr) AND match(payload, 'ab') = true"
     pond.sql(f"""

@@ -339,8 +339,8 @@ def _kind(query: Any) -> str:
             return f"{name} {query.operator} {type(plan).__name__}"
         case PairsQuery(join=join):
             return f"{name} {join.kind} of {', '.join(type(w).__name__ for w in query.windows)}"
-        case RowQuery(sides=sides, join=join):
-            said = f" by {join.left} {join.operator} {join.right}" if join is not None else ""
+        case RowQuery(sides=sides, factors=joins):
+            said = "".join(f" by {join.left} {join.operator} {join.right}" for join in joins)
             return f"{name} of {' and '.join(f'{s.stream} where {s.where}' for s in sides)}{said}"
         case TableQuery(sql=sql):
             return f"{name} {sql}"

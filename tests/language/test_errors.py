@@ -171,7 +171,7 @@ WRONG = [
     # row queries
     (f"{Q} SELECT count(*) FROM reading BEGIN «x» END NOW", "no edge of a window", ""),
     (f"{Q} SELECT ts FROM reading BEGIN «NOW» + 5 ROWS END NOW", "counts back from NOW", ""),
-    (f"{Q} SELECT ts FROM reading BEGIN NOW END «NOW» - 5 ROWS", "counts back from NOW", ""),
+    (f"{Q} SELECT ts FROM reading BEGIN NOW END «NOW» + 5 ROWS", "counts back from NOW", ""),
     (f"{Q} SELECT ts FROM reading BEGIN NOW - «0» ROWS END NOW", "whole number above 0", ""),
     (f"{Q} SELECT ts FROM reading BEGIN NOW - 5 «minuets» END NOW", "not a unit", "minutes"),
     (f"{Q} SELECT ts FROM reading BEGIN NOW - «5» END NOW", "unit of time is missing", ""),
@@ -190,7 +190,8 @@ WRONG = [
     (f"{Q} SELECT «n» FROM reading a, reading b WHERE a.n = b.n", "in both streams", ""),
     (f"{Q} SELECT a.«mhp» FROM reading a, reading b WHERE a.n = b.n", "no column 'mhp' in a", "mph"),
     (f"{Q} SELECT «b.mph», count(*) FROM reading a, reading b WHERE a.n = b.n", "'b.mph' is neither grouped", ""),
-    (f"{Q} SELECT a.n FROM reading a, reading b, «clicks» WHERE a.n = b.n", "one more", ""),
+    (f"{Q} SELECT a.n FROM reading a, reading b, «clicks» WHERE a.n = b.n", "no condition joins 'clicks' with 'a'", ""),
+    (f"{Q} SELECT a.n FROM reading a, b, c, d, e, f, g, h, «i»", "joins up to 8 streams", ""),
     (f"{Q} SELECT a.n FROM reading a LEFT JOIN «reading b» ON a.n = b.n", "LEFT JOIN is not available", ""),
     (f"{Q} SELECT a.n FROM reading a JOIN «reading b» USING (n)", "USING is not available", ""),
     (f"{Q} SELECT a.n FROM reading a JOIN reading b ON «a.n»", "ON needs a condition", ""),

@@ -16,7 +16,11 @@ from hypothesis import strategies as st
 
 from millpond.language import parse, with_parameters
 from millpond.support.errors import StatementError
-from millpond.support.sql_values import NoConstant, literal, of_json, to_json
+from millpond.support.sql_values import NoConstant, literal, of_json, parameters_json, to_json
+
+EAST, WEST = (dt.timezone(dt.timedelta(hours=hours)) for hours in (5, -5))
+NESTED: list[Any] = []
+NESTED.append(NESTED)
 
 VALUES: list[tuple[Any, Any, str]] = [
     (None, None, "INTEGER"),
@@ -122,6 +126,10 @@ def test_where_they_stand(script: str, values: Any, text: str) -> None:
         ("SELECT «$a»", {"a": "x\0"}, "NUL"),
         ("SELECT «$a»", {"a": 2**200}, "128 bits"),
         ("SELECT 1, «$a»", {"a": {"type": 1, 5: 2}}, "texts"),
+        ("SELECT «$a»", {"a": "half \ud800"}, "surrogate"),
+        ("SELECT «$a»", {"a": dt.datetime.max.replace(tzinfo=WEST)}, "beyond the years"),
+        ("SELECT «$a»", {"a": [dt.datetime.min.replace(tzinfo=EAST)]}, "beyond the years"),
+        ("SELECT «$a»", {"a": NESTED}, "nested so deeply"),
     ],
 )
 def test_wrong_ones(marked: str, values: Any, message: str) -> None:
@@ -135,6 +143,41 @@ def test_wrong_ones(marked: str, values: Any, message: str) -> None:
 def test_a_value_too_many() -> None:
     with pytest.raises(StatementError, match="no parameter 'b' in the script: it has \\$a"):
         with_parameters("SELECT $a", {"a": 1, "b": 2})
+
+
+@pytest.mark.parametrize("values", [5, "a", b"a", memoryview(b"a"), np.array(5), {1, 2}, object()])
+def test_parameters_are_a_mapping_or_a_list(values: Any) -> None:
+    with pytest.raises(StatementError, match="a mapping of names, or a list of values"):
+        with_parameters("SELECT ?", values)
+    with pytest.raises(NoConstant, match="a mapping of names, or a list of values"):
+        parameters_json(values)
+
+
+def test_values_that_hold_one_value_or_bytes() -> None:
+    values = [np.array(5), np.array(2.5), np.array("2026-03-01", "datetime64[us]"), memoryview(b"ab"), bytearray(b"ab")]
+    alone = [5, 2.5, dt.datetime(2026, 3, 1), b"ab", b"ab"]
+    assert [literal(v) for v in values] == [literal(v) for v in alone]
+    assert literal(np.array([[1, 2], [3, 4]])) == "[[1, 2], [3, 4]]"
+
+
+@pytest.mark.parametrize(
+    ("given", "constant"),
+    [
+        ({"type": "TINYINT", "value": 5}, "CAST('5' AS TINYINT)"),
+        ({"type": "DECIMAL(5, 2)", "value": 1.1}, "CAST('1.1' AS DECIMAL(5, 2))"),
+        ({"type": "BOOLEAN", "value": True}, "CAST('true' AS BOOLEAN)"),
+        ({"type": "DATE", "value": None}, "CAST(NULL AS DATE)"),
+        ({"type": "TINYINT[]", "value": [1, None]}, "CAST([1, NULL] AS TINYINT[])"),
+        ({"type": "STRUCT", "value": {"type": "a", "value": 1}}, "{'type': 'a', 'value': 1}"),
+    ],
+)
+def test_types_in_json_are_of_values_of_every_kind(given: Any, constant: str) -> None:
+    assert literal(of_json(given)) == constant
+
+
+def test_a_mapping_with_a_type_and_a_value_stays_one() -> None:
+    for value in ({"type": "sale", "value": 1}, {"type": "DATE", "value": "2026-03-01"}):
+        assert literal(of_json(to_json(value))) == literal(value)
 
 
 def test_a_type_is_no_way_in() -> None:

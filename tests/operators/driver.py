@@ -249,6 +249,9 @@ class Driver:
             self.state += merge.state
             self.results += merge.results
         self.results += [s for adoption in self.adoptions for s in adoption.results]
+        for operator in self.operators:
+            for adoption in self.adoptions:
+                operator.adopt(self.pond, manifest.epoch, adoption)
         self.adoptions = ()
         for task in report.maps:
             self.archive[task.stream] += [] if task.files.archive is None else [task.files.archive]

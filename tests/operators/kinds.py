@@ -34,13 +34,13 @@ from tests.oracle.cql import Query, Stamped, Windowed
 from tests.oracle.revisions import final_answers
 from tests.oracle.row_windows import RowCase, row_answers
 from tests.oracle.sessions import SessionCase, session_answers
+from tests.properties.calendars import CHANGES, dated_cases, zoned_streams
 from tests.properties.harness import wanted
 from tests.properties.landmarks import landmark_cases
 from tests.properties.queries import cases as window_cases
 from tests.properties.streams import COLUMNS, TYPES, Drawn, streams
-from tests.properties.test_row_windows import row_cases
-from tests.properties.test_sessions import session_cases
 from tests.properties.test_several_windows import several
+from tests.properties.windows_of_rows import row_cases, session_cases
 from tests.relations import test_pairs as pairs_drawn
 from tests.relations.setting import WINDOWS
 from tests.relations.shapes import GROUPED, JOINED, ONE, TWO, millpond, naive
@@ -66,6 +66,7 @@ class Entry:
 
 
 LATE = st.sampled_from(("revise", "drop"))
+SOME = streams(14, gaps=False, min_rows=5)
 
 
 def in_units(text: str, unit: int) -> str:
@@ -75,15 +76,20 @@ def in_units(text: str, unit: int) -> str:
 
 @st.composite
 def over_windows(
-    draw: st.DrawFn, asked: Callable[[st.DrawFn, Drawn], Asked], options: str = "", least: int = 1, most: int = 2
+    draw: st.DrawFn,
+    asked: Callable[[st.DrawFn, Drawn], Asked],
+    options: str = "",
+    least: int = 1,
+    most: int = 2,
+    drawn: st.SearchStrategy[Drawn] = SOME,
 ) -> Case:
     """A case over the stream `s` of `tests.properties`.
 
     Args:
         asked: draws what is computed over the stream. options: of the stream; UNIT in them: of its times' distances.
-        least, most: how many of them.
+        least, most: how many of them. drawn: draws the stream's rows.
     """
-    stream = draw(streams(14, gaps=False, min_rows=5))
+    stream = draw(drawn)
     options = in_units(options, stream.unit)
     queries = tuple(asked(draw, stream) for _ in range(draw(st.integers(least, most))))
     lateness, late, rows = draw(st.sampled_from((0, 3, 8))) * stream.unit, draw(LATE), stream.rows
@@ -110,6 +116,12 @@ def _panes(draw: st.DrawFn, stream: Drawn) -> Asked:
     state = draw(st.sampled_from(((), (), ("state='lazy'",), ("state='adaptive'",))))
     known = case.since is None and not any(case.sinces)  # else the oracle writes starts in another way
     return Asked(case.query(), partial(_window_answers, case) if known else None, state)
+
+
+def _dated(draw: st.DrawFn, stream: Drawn) -> Asked:
+    """Windows of a calendar."""
+    case = draw(dated_cases((stream, draw(st.sampled_from(sorted(CHANGES))))))
+    return Asked(case.query(), partial(_window_answers, case))
 
 
 def _row_window_answers(case: RowCase, rows: Mapping[str, Rows]) -> Answer:
@@ -250,6 +262,7 @@ ENTRIES = (
             over_windows(_panes),
             over_windows(_panes),
             over_windows(_panes),
+            over_windows(_dated, drawn=zoned_streams(14).map(lambda found: found[0])),
             united(
                 "SELECT k, count(*) AS n, list(n) AS l FROM (s UNION ALL z) [RANGE 9 UNIT SLIDE 3 UNIT] GROUP BY k",
                 "SELECT sum(g) AS g, last(k) AS k FROM (s UNION ALL z) [RANGE TUMBLING 5 UNIT]",
@@ -280,7 +293,7 @@ ENTRIES = (
     Entry(StoreOperator, over_instants(_relation(_ALIKE), 2, 2), share=0.4),
     Entry(RelationOperator, over_instants(_relation()), share=0.5),
     Entry(PairsOperator, over_instants(_pairs()), share=0.4),
-    Entry(DerivedAnswers, over_windows(_retracting), netted, 0.5, False),
+    Entry(DerivedAnswers, over_windows(_retracting), netted, 0.5),
     Entry(DerivedRows, over_windows(_derived), passed_on, 1.5),
     Entry(RowQueries, over_windows(_row_query), matched, 1.5, False),
 )

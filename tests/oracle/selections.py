@@ -182,6 +182,11 @@ def window(rows: Sequence[Row], reading: Reading, seen: int, now: int | None) ->
         return []
     known = sorted((r for r in rows if r.time <= seen), key=lambda r: (r.time, r.intake))
     begin, end = reading.begin, reading.end
+    if end.kind == "rows":  # all that lie before the last so many up to NOW
+        before = replace(reading, end=Bound("constant", FOREVER))
+        last = [r for r in known if r.time <= now][-end.value :]
+        left = [r for r in known if r.time <= now][: -end.value] if len(last) == end.value else []
+        return [r for r in window(rows, before, seen, now) if r in left]
     until = end.value if end.kind == "constant" else now + end.value
     if begin is not None and begin.kind == "rows":
         known = [r for r in known if r.time <= now][-begin.value :] + [r for r in known if r.time > now]

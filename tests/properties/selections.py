@@ -47,6 +47,16 @@ JOINS = (
     "a.g BETWEEN b.g - 1 AND b.g", "upper(a.k) = b.k",
 )  # fmt: skip
 BETWEEN_SIDES = ("a.g + b.g > 0", "a.k <> b.k", "a.g = b.g OR a.b", "a.ts >= b.ts", "a.v < b.v")
+EQUALITIES = ("a.g = b.g", "a.k = b.k", "a.n = b.g + 1", "a.d = b.g", "b.b = a.b AND a.g = b.g", "a.ts = b.ts")
+
+
+def between(sql: str, left: str, right: str) -> str:
+    """A condition over a and b about two others.
+
+    >>> between("a.g = b.g + 1", "b", "c")
+    'b.g = c.g + 1'
+    """
+    return re.sub(r"\b[ab]\.", lambda found: f"{left if found[0] == 'a.' else right}.", sql)
 
 
 def qualified(sql: str, alias: str) -> str:
@@ -108,6 +118,9 @@ def ends(draw: st.DrawFn, begin: Bound | None = None) -> Bound:
         if begin is not None and begin.kind == "now" and begin.value > 0:
             return begin
         return NOW
+    if draw(st.integers(0, 3)) == 0:
+        most = 12 if begin is None or begin.kind != "rows" else begin.value
+        return Bound("rows", draw(st.integers(1, most)))
     if draw(st.booleans()):
         value = draw(st.integers(-SECONDS, 5)) * S
         return Bound("now", max(value, begin.value) if begin is not None and begin.kind == "now" else value)
@@ -131,16 +144,19 @@ def readings(draw: st.DrawFn, stream: str, alias: str) -> Reading:
 
 @st.composite
 def selections(draw: st.DrawFn, streams: tuple[str, ...] = ("s", "t"), nan: bool = False) -> Selection:
-    """A row query over one stream or two. nan: the streams hold NaN, so only aggregates that bear it."""
+    """A row query over one stream to four. nan: the streams hold NaN, so only aggregates that bear it."""
     joined = draw(st.integers(0, 3)) == 0
+    aliases = "abxy"[: draw(st.sampled_from((2, 2, 3, 4)))]
     if joined:
-        sides = (
-            draw(readings(draw(st.sampled_from(streams)), "a")),
-            draw(readings(draw(st.sampled_from(streams)), "b")),
-        )
-        conditions = [draw(st.sampled_from(JOINS))]
-        conditions += draw(st.lists(st.sampled_from(BETWEEN_SIDES), max_size=1))
-        conditions += [qualified(f, draw(st.sampled_from("ab"))) for f in draw(st.lists(factors(), max_size=2))]
+        sides = tuple(draw(readings(draw(st.sampled_from(streams)), alias)) for alias in aliases)
+        # With an equality each after the first, so that four sides do not make millions of rows.
+        conditions = [between(draw(st.sampled_from(JOINS)), "a", "b")]
+        for number, alias in enumerate(aliases[2:], 2):
+            before = draw(st.sampled_from(aliases[:number]))
+            conditions.append(between(draw(st.sampled_from(EQUALITIES)), before, alias))
+        others = st.tuples(st.sampled_from(BETWEEN_SIDES), st.permutations(aliases))
+        conditions += [between(c, *two[:2]) for c, two in draw(st.lists(others, max_size=1))]
+        conditions += [qualified(f, draw(st.sampled_from(aliases))) for f in draw(st.lists(factors(), max_size=2))]
         conditions = draw(st.permutations(conditions))
     else:
         sides = (draw(readings(draw(st.sampled_from(streams)), "a")),)
@@ -148,7 +164,7 @@ def selections(draw: st.DrawFn, streams: tuple[str, ...] = ("s", "t"), nan: bool
     where = " AND ".join(f"({c})" for c in conditions) or None
 
     def named(item: str) -> str:
-        return qualified(item, draw(st.sampled_from("ab"))) if joined else item
+        return qualified(item, draw(st.sampled_from(aliases))) if joined else item
 
     more: dict[str, Any] = {}
     if draw(st.booleans()):

@@ -5,26 +5,24 @@ from __future__ import annotations
 import datetime as dt
 from dataclasses import replace
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from millpond.types import CalendarSpan, CalendarWindow
 from millpond.windows.kinds import kind_of, mismatches
-from tests.oracle import Epoch, Script, StreamSpec, assert_rows_equal, invoke, latest, revisions, trace
+from tests.oracle import Script, StreamSpec, assert_rows_equal, invoke, latest, revisions
 from tests.oracle.calendars import Dated
 from tests.oracle.case import span
 from tests.oracle.compare import normal
 from tests.oracle.revisions import final_answers
 from tests.properties.calendars import dated_cases, zoned_streams
 from tests.properties.harness import floor, options, pond, wanted
+from tests.properties.lives import ENDED, LATE, limited, read_on, run_with_back_fill
 from tests.properties.queries import EXACT
 from tests.properties.streams import TYPES, cuts
-from tests.properties.test_catching_up import held_back
 
 #: Every example runs many epochs.
 FEWER = settings(max_examples=max(5, settings.default.max_examples // 2))
-LATE = pytest.mark.parametrize("late", ["drop", "revise"])
 LONG = span(10**15).lower()
 
 
@@ -58,7 +56,7 @@ def test_log(late: str, data: st.DataObject) -> None:
     stream, case = drawn[0], data.draw(dated_cases(drawn, EXACT, extra=False))
     spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
     kept = stream.unit * data.draw(st.integers(1, 60))
-    ended = (*data.draw(cuts(stream.rows, max_epochs=6)), Epoch((), ended=True))
+    ended = (*data.draw(cuts(stream.rows, max_epochs=6)), ENDED)
     log = revisions(case, TYPES, Script(spec, ended), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
         p.sql(f"CREATE QUERY q WITH (revise_for='{span(kept).lower()}') AS {case.query()}")
@@ -80,24 +78,11 @@ def test_back_fill(data: st.DataObject) -> None:
     stream, case = drawn[0], data.draw(dated_cases(drawn))
     spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late="revise")
     epochs = data.draw(cuts(stream.rows, max_epochs=6))
-    log = revisions(case, TYPES, Script(spec, (*epochs, Epoch((), ended=True))), 10**18)
-    born = data.draw(st.integers(0, len(epochs)))
-    since = data.draw(st.sampled_from(["start", None]))
-    bound = trace(Script(spec, epochs[:born]))[-1].after if born else None
-    held = [True]
-    with held_back(held), pond(options(lateness=spec.lateness), compact_files=2) as p:
+    log = revisions(case, TYPES, Script(spec, (*epochs, ENDED)), 10**18)
+    with pond(options(lateness=spec.lateness), compact_files=2) as p:
         if data.draw(st.booleans()):  # there is one with such windows already, which can be shared
             p.sql(case.statement("before"))
-        for number, epoch in enumerate([*epochs, None]):
-            if number == born:
-                also = f", since='{since}'" if since else ""
-                p.sql(f"CREATE QUERY q WITH (revise_for='{LONG}'{also}) AS {case.query()}")
-            if epoch is not None:
-                p.epoch(epoch)
-        held[-1] = False
-        p.finish()
-        p.settle()
-        after = None if since else bound
+        after = run_with_back_fill(data, p, spec, epochs, lambda more: limited(case, 10**15, **more))
         shown = [r for r in latest(log) if after is None or r[1] > after]
         got = [r for r in p.answers(case) if after is None or r[1][1] > after]
         assert_rows_equal(wanted(shown), got, floor=floor(stream.rows), what=case.query())
@@ -111,13 +96,10 @@ def test_invoke(data: st.DataObject) -> None:
     case = replace(case, limit=None, order_by=())
     with pond(options(lateness=60 * stream.unit)) as p:
         p.sql(case.statement())
-        fed = 0
-        for epoch in data.draw(cuts(stream.rows)):
-            p.epoch(epoch)
-            fed += len(epoch.rows)
-            expected = [tuple(map(normal, r)) for r in invoke(case, stream.table.only(stream.rows[:fed]))]
+        for rows in read_on(p, stream, data.draw(cuts(stream.rows))):
+            expected = [tuple(map(normal, r)) for r in invoke(case, rows)]
             got = [tuple(r[len(r) - len(case.select) - 1 : -1]) for r in p.rows("INVOKE q")]
-            assert_rows_equal(expected, got, floor=floor(stream.rows), what=f"INVOKE after {fed} rows: {case.query()}")
+            assert_rows_equal(expected, got, floor=floor(stream.rows), what=f"INVOKE of {case.query()}")
 
 
 @given(st.data())

@@ -6,46 +6,16 @@ in the windows that were open when it came, under `revise` in those that were no
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.engine.jobs.backfill_queue import Backfills
 from tests.oracle import Case, Epoch, Revision, Script, StreamSpec, assert_rows_equal, latest, revisions, trace
-from tests.oracle.case import span
 from tests.properties.harness import Pond, floor, options, pond, wanted
+from tests.properties.lives import ENDED, LATE, limited, pause_or_resume, run_with_back_fill, run_with_pauses, upkeep
 from tests.properties.queries import EXACT, cases
 from tests.properties.streams import TYPES, Drawn, cuts, streams
-
-LATE = pytest.mark.parametrize("late", ["drop", "revise"])
-
-
-@contextmanager
-def held_back(held: list[bool]) -> Iterator[None]:
-    """While the last of `held` is true, back-fills wait."""
-    with pytest.MonkeyPatch.context() as patch:
-        before = Backfills.waiting
-        patch.setattr(Backfills, "waiting", lambda self: [] if held[-1] else before(self))
-        yield
-
-
-def _pause_or_resume(data: st.DataObject, p: Pond, paused: bool, name: str = "q") -> bool:
-    if data.draw(st.booleans()):
-        p.sql(f"ALTER QUERY {name} {'RESUME' if paused else 'PAUSE'}")
-        return not paused
-    return paused
-
-
-def _upkeep(data: st.DataObject, p: Pond) -> None:
-    what = data.draw(st.sampled_from(["", "", "", "restart", "maintain"]))
-    if what == "restart":
-        p.restart()
-    elif what == "maintain":
-        p.pond.maintain()
 
 
 def _expect(p: Pond, case: Case, log: list[Revision], stream: Drawn, after: int | None = None, name: str = "q") -> None:
@@ -62,28 +32,11 @@ def test_pauses_leave_no_trace(late: str, data: st.DataObject) -> None:
     kept = stream.unit * data.draw(st.integers(1, 20))
     spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
     epochs = data.draw(cuts(stream.rows, max_epochs=8))
-    log = revisions(case, TYPES, Script(spec, (*epochs, Epoch((), ended=True))), kept)
+    log = revisions(case, TYPES, Script(spec, (*epochs, ENDED)), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2, share=data.draw(st.booleans())) as p:
-        p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='{span(kept).lower()}') AS {case.query()}")
-        if data.draw(st.booleans()):  # another user of the synopsis, with another horizon, paused at other times
-            p.sql(f"CREATE QUERY other WITH (beyond='drop', revise_for='{span(3 * kept).lower()}') AS {case.query()}")
-            others = True
-        else:
-            others = False
-        paused = other = False
-        for epoch in epochs:
-            paused = _pause_or_resume(data, p, paused)
-            if others:
-                other = _pause_or_resume(data, p, other, "other")
-            p.epoch(epoch)
-            _upkeep(data, p)
-        if paused and data.draw(st.booleans()):
-            p.sql("ALTER QUERY q RESUME")
-            paused = False
-        p.finish()
-        if paused:
-            p.sql("ALTER QUERY q RESUME")
-        p.settle()
+        # Perhaps with another user of the synopsis, with another horizon, paused at other times.
+        kept_by = {"q": kept, "other": 3 * kept} if data.draw(st.booleans()) else {"q": kept}
+        run_with_pauses(data, p, epochs, {name: limited(case, behind, name) for name, behind in kept_by.items()})
         _expect(p, case, log, stream)
         lost = p.pond.status()["queries"]["q"]["too_late"]
         if case.where is None:
@@ -116,15 +69,12 @@ def test_pauses_of_queries_that_report_empty_windows(late: str, data: st.DataObj
     lateness = stream.unit * data.draw(st.integers(0, 5))
     with pond(options(lateness=lateness, late=late), compact_files=2) as p:
         for name in "qp":
-            text = case.query()
-            p.sql(
-                f"CREATE QUERY {name} WITH (empty='report', beyond='drop', revise_for='{span(kept).lower()}') AS {text}"
-            )
+            p.sql(limited(case, kept, name, empty="report"))
         paused = False
         for epoch in epochs:
-            paused = _pause_or_resume(data, p, paused)
+            paused = pause_or_resume(data, p, paused)
             p.epoch(epoch)
-            _upkeep(data, p)
+            upkeep(data, p)
         if paused:
             p.sql("ALTER QUERY q RESUME")
         p.settle()
@@ -138,29 +88,7 @@ def test_back_fills_that_take_their_time(late: str, data: st.DataObject) -> None
     case = data.draw(cases(stream.unit))
     spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
     epochs = data.draw(cuts(stream.rows, max_epochs=8))
-    ended = (*epochs, Epoch((), ended=True))
-    log = revisions(case, TYPES, Script(spec, ended), 10**18)
-    born = data.draw(st.integers(0, len(epochs)))
-    since = data.draw(st.sampled_from(["start", None]))
-    bound = trace(Script(spec, epochs[:born]))[-1].after if born else None
-    held, paused = [True], False
-    with held_back(held), pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        for number, epoch in enumerate([*epochs, None]):
-            if number == born:
-                statement = case.statement(since=since)
-                head, _, tail = statement.partition(" AS ")
-                tail = tail.removesuffix(f" WITH (since='{since}')")
-                also = f", since='{since}'" if since else ""
-                p.sql(f"{head} WITH (beyond='drop', revise_for='{span(10**15)}'{also}) AS {tail}")
-            elif number > born:
-                held[-1] = held[-1] and data.draw(st.booleans())
-                paused = _pause_or_resume(data, p, paused)
-            if epoch is not None:
-                p.epoch(epoch)
-                _upkeep(data, p)
-        held[-1] = False
-        if paused:
-            p.sql("ALTER QUERY q RESUME")
-        p.finish()
-        p.settle()
-        _expect(p, case, log, stream, None if since else bound)
+    log = revisions(case, TYPES, Script(spec, (*epochs, ENDED)), 10**18)
+    with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
+        bound = run_with_back_fill(data, p, spec, epochs, lambda more: limited(case, 10**15, **more))
+        _expect(p, case, log, stream, bound)

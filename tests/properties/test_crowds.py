@@ -28,8 +28,8 @@ from tests.properties.landmarks import landmark_cases
 from tests.properties.queries import cases
 from tests.properties.streams import Drawn, cuts, streams
 from tests.properties.test_landmarks import starts
-from tests.properties.test_row_windows import row_cases
 from tests.properties.test_several_windows import several
+from tests.properties.windows_of_rows import row_cases
 from tests.quick import many, quick_folder
 from tests.relations.shapes import ONE, naive
 from tests.relations.shapes import millpond as text_of

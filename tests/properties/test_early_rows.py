@@ -16,7 +16,11 @@ from tests.properties.queries import EXACT
 from tests.properties.streams import TYPES, cuts, streams
 from tests.properties.test_early import _disturb, _timed, run_with_crashes
 from tests.properties.test_final_answers import _read
-from tests.properties.test_row_windows import _shown, row_cases
+from tests.properties.test_windows_of_rows import KINDS
+from tests.properties.windows_of_rows import row_cases
+
+#: The answers of a query.
+SHOWN = KINDS["rows"].shown
 
 S = 1_000_000
 LATE = pytest.mark.parametrize("late", ["revise", "drop"])
@@ -51,7 +55,7 @@ def test_final_answers_are_those_without_early(data: st.DataObject) -> None:
             p.epoch(epoch)
             _disturb(data, p)
         p.finish()
-        got, expected = _shown(p, case), _shown(p, case, "plain")
+        got, expected = SHOWN(p, case), SHOWN(p, case, "plain")
         assert_rows_equal(expected, got, floor=floor(stream.rows), what=case.query())
         assert p.rows("SELECT DISTINCT status FROM q") in ([("closed",)], [])
 
@@ -87,7 +91,7 @@ def test_each_final_row_once(late: str, data: st.DataObject) -> None:
             got += rows
             if not rows:
                 break
-        expected = _shown(p, case)
+        expected = SHOWN(p, case)
         assert_rows_equal(expected, [row[:width] for row in got], what=case.query())
         assert_rows_equal(expected, p.rows(f"SELECT {names} FROM q FINAL"), what=case.query())
         ends = [row[1][1] for row in got]

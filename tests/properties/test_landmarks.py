@@ -4,23 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracle import Case, Epoch, Script, Since, StreamSpec, assert_rows_equal, invoke, latest, revisions, trace
-from tests.oracle.case import span
+from tests.oracle import Case, Script, Since, StreamSpec, assert_rows_equal, invoke, latest, revisions
 from tests.oracle.compare import normal
 from tests.oracle.revisions import final_answers
 from tests.properties.harness import Pond, floor, options, pond, wanted
 from tests.properties.landmarks import hourly_streams, landmark_cases
+from tests.properties.lives import ENDED, LATE, limited, read_on, run_with_back_fill, run_with_pauses
 from tests.properties.queries import EXACT
 from tests.properties.streams import TYPES, Drawn, cuts, streams
-from tests.properties.test_catching_up import held_back
 
 #: Every example runs many epochs.
 FEWER = settings(max_examples=max(5, settings.default.max_examples // 2))
-LATE = pytest.mark.parametrize("late", ["drop", "revise"])
 some_streams = st.one_of(streams(max_rows=16, gaps=False), hourly_streams())
 
 
@@ -40,7 +37,7 @@ def test_final_answers(data: st.DataObject) -> None:
     kept = stream.unit * 100
     with pond(options(lateness=stream.unit * data.draw(st.integers(0, 10))), compact_files=2) as p:
         for i, case in enumerate(queries):
-            p.sql(f"CREATE QUERY q{i} WITH (beyond='drop', revise_for='{span(kept).lower()}') AS {case.query()}")
+            p.sql(limited(case, kept, f"q{i}"))
         p.feed(data.draw(cuts(stream.rows)))
         p.finish()
         for i, case in enumerate(queries):
@@ -55,10 +52,10 @@ def test_log(late: str, data: st.DataObject) -> None:
     case = data.draw(landmark_cases(stream, EXACT, extra=False))
     spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
     kept = stream.unit * data.draw(st.integers(1, 60))
-    ended = (*data.draw(cuts(stream.rows, max_epochs=8)), Epoch((), ended=True))
+    ended = (*data.draw(cuts(stream.rows, max_epochs=8)), ENDED)
     log = revisions(case, TYPES, Script(spec, ended), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='{span(kept).lower()}') AS {case.query()}")
+        p.sql(limited(case, kept))
         for number, epoch in enumerate(ended):
             p.finish() if epoch.ended else p.epoch(epoch)
             _agree(p, case, latest([r for r in log if r.epoch <= number]), stream)
@@ -78,25 +75,11 @@ def test_pauses_leave_no_trace(late: str, data: st.DataObject) -> None:
     kept = stream.unit * data.draw(st.integers(1, 20))
     spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
     epochs = data.draw(cuts(stream.rows, max_epochs=8))
-    log = revisions(case, TYPES, Script(spec, (*epochs, Epoch((), ended=True))), kept)
+    log = revisions(case, TYPES, Script(spec, (*epochs, ENDED)), kept)
     with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='{span(kept).lower()}') AS {case.query()}")
-        others = data.draw(st.booleans())
-        if others:  # another user of the synopsis, with another horizon
-            p.sql(f"CREATE QUERY other WITH (beyond='drop', revise_for='{span(3 * kept).lower()}') AS {case.query()}")
-        paused = False
-        for epoch in epochs:
-            if data.draw(st.booleans()):
-                p.sql(f"ALTER QUERY q {'RESUME' if paused else 'PAUSE'}")
-                paused = not paused
-            p.epoch(epoch)
-            what = data.draw(st.sampled_from(["", "", "restart", "maintain"]))
-            if what:
-                p.restart() if what == "restart" else p.pond.maintain()
-        p.finish()
-        if paused:
-            p.sql("ALTER QUERY q RESUME")
-        p.settle()
+        # Perhaps with another user of the synopsis, with another horizon.
+        kept_by = {"q": kept, "other": 3 * kept} if data.draw(st.booleans()) else {"q": kept}
+        run_with_pauses(data, p, epochs, {name: limited(case, behind, name) for name, behind in kept_by.items()})
         _agree(p, case, latest(log), stream)
 
 
@@ -108,29 +91,11 @@ def test_back_fills_that_take_their_time(late: str, data: st.DataObject) -> None
     case = data.draw(landmark_cases(stream))
     spec = StreamSpec(lateness=stream.unit * data.draw(st.integers(0, 5)), late=late)
     epochs = data.draw(cuts(stream.rows, max_epochs=8))
-    log = revisions(case, TYPES, Script(spec, (*epochs, Epoch((), ended=True))), 10**18)
-    born = data.draw(st.integers(0, len(epochs)))
-    since = data.draw(st.sampled_from(["start", None]))
-    bound = trace(Script(spec, epochs[:born]))[-1].after if born else None
-    first = data.draw(st.booleans())  # there is one with such windows already, which can be shared
-    held = [True]
-    with held_back(held), pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
-        if first:
+    log = revisions(case, TYPES, Script(spec, (*epochs, ENDED)), 10**18)
+    with pond(options(lateness=spec.lateness, late=late), compact_files=2) as p:
+        if data.draw(st.booleans()):  # there is one with such windows already, which can be shared
             p.sql(case.statement("before"))
-        for number, epoch in enumerate([*epochs, None]):
-            if number == born:
-                also = f", since='{since}'" if since else ""
-                p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='{span(10**15)}'{also}) AS {case.query()}")
-            elif number > born:
-                held[-1] = held[-1] and data.draw(st.booleans())
-            if epoch is not None:
-                p.epoch(epoch)
-                if data.draw(st.integers(0, 3)) == 0:
-                    p.restart()
-        held[-1] = False
-        p.finish()
-        p.settle()
-        after = None if since else bound
+        after = run_with_back_fill(data, p, spec, epochs, lambda more: limited(case, 10**15, **more))
         shown = [r for r in latest(log) if after is None or r[1] > after]
         got = [r for r in p.answers(case) if after is None or r[1][1] > after]
         assert_rows_equal(starts(wanted(shown)), got, floor=floor(stream.rows), what=case.query())
@@ -144,14 +109,11 @@ def test_on_demand(data: st.DataObject) -> None:
     case = data.draw(landmark_cases(stream, limits=False, extra=False))
     with pond(options(lateness=60 * stream.unit)) as p:
         p.sql(case.statement())
-        fed = 0
-        for epoch in data.draw(cuts(stream.rows)):
-            p.epoch(epoch)
-            fed += len(epoch.rows)
-            expected = [tuple(map(normal, r)) for r in invoke(case, stream.table.only(stream.rows[:fed]))]
+        for rows in read_on(p, stream, data.draw(cuts(stream.rows))):
+            expected = [tuple(map(normal, r)) for r in invoke(case, rows)]
             items = [f"c{i}" for i in range(len(case.select))]
             got = [tuple(r[len(r) - len(items) - 1 : -1]) for r in p.rows("INVOKE q")]
-            assert_rows_equal(expected, got, floor=floor(stream.rows), what=f"INVOKE after {fed} rows: {case.query()}")
+            assert_rows_equal(expected, got, floor=floor(stream.rows), what=f"INVOKE of {case.query()}")
         p.finish()
         found = p.rows(case.query())
         expected = starts(wanted(final_answers(case, stream.table)))
@@ -166,7 +128,7 @@ def test_state_of_a_group_does_not_grow() -> None:
     case = Case(("count(*) AS c0", "sum(g) AS c1"), 0, 60_000_000, since=Since(), group_by=())
     values = {"k": "a", "g": 1, "v": None, "n": None, "d": None, "b": None}
     with pond(options(lateness=1), compact_files=4) as p:
-        p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='2 minutes') AS {case.query()}")
+        p.sql(limited(case, 120_000_000))
         for minute in range(60):
             p.ingest([Row(minute * 60_000_000 + s, 0, values) for s in (1, 2)])
             p.pond.step()

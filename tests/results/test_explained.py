@@ -175,3 +175,26 @@ def test_a_quarantined_query_says_why(inline_pond: Factory) -> None:
     plan = pond.explain("r")
     assert (plan.operator, plan.children) == ("relation", ())
     assert (plan.value("status") or "").startswith("quarantined: ")
+
+
+def test_a_relation_that_is_recomputed_says_at_which_cost_before_it_is_registered(inline_pond: Factory) -> None:
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v INT); CREATE STREAM z (ts TIMESTAMP, k TEXT, v INT)")
+    tops = "SELECT max(v) AS m FROM s [RANGE 9 SECONDS]"
+    assert pond.explain(tops).value("cost") == "nothing can be said before there are rows"
+    start = dt.datetime(2026, 3, 1, 8)
+    for minute in range(2):
+        rows = [{"ts": start + dt.timedelta(minutes=minute, seconds=i), "k": "a", "v": i} for i in range(60)]
+        pond.ingest("s", rows)
+        pond.drain()
+    pond.ingest("z", rows[:6])
+    pond.drain()
+    both = "FROM s [ROWS 7] JOIN z [RANGE UNBOUNDED] ON s.k = z.k GROUP BY s.k"
+    # nine seconds of the fifty-nine of a file; epochs of sixty rows
+    assert pond.explain(tops).value("cost").startswith("about 9 rows at each instant (9 of s; ")
+    assert "an epoch brings about 60 rows, which is up to 120 instants and 1,0" in pond.explain(tops).value("cost")
+    counted = pond.explain(f"SELECT s.k, count(DISTINCT z.v) AS n {both}").value("cost")
+    assert counted.startswith("about 13 rows at each instant (7 of s, 6 of z; ")
+    assert pond.explain(f"SELECT s.k, count(z.v) AS n {both}").value("cost") is None
+    pond.register(tops, name="tops")
+    assert pond.explain("tops").value("cost") is None

@@ -146,7 +146,7 @@ def test_rows_join_as_in_duckdb(seed: int) -> None:
     join = rng.choice([*FACTORS, None])
     rest = rng.choice([None, None, '"0.a" + "1.a" > 3', '"0.t" <> "1.t" OR "0.x" IS NULL'])
     stretches = some_stretch(rng), some_stretch(rng)
-    found = join_rows(selection(join, rest), (R, S), cut(left, stretches[0]), cut(right, stretches[1]))
+    found = join_rows(selection(join, rest), (R, S), (cut(left, stretches[0]), cut(right, stretches[1])))
     assert tuples(found) == texts(reference(left, right, join, stretches, rest))
 
 
@@ -221,7 +221,7 @@ def test_paper_example() -> None:
     caches = PairCaches(1 << 20)
     for values, pairs in (([4, 7, 2], {(4, 3), (4, 2)}), ([4, 7, 2, 3], {(4, 3), (4, 2), (3, 2)})):
         r = Block.build(table(values, 10), "ts")
-        found = join_rows(wanted, (R, S), gather(r, less, Stretch()), gather(s, more, Stretch()))
+        found = join_rows(wanted, (R, S), (gather(r, less, Stretch()), gather(s, more, Stretch())))
         assert {tuple(p.values()) for p in found.to_pylist()} == pairs
         sides = SideView(r, less, len(values)), SideView(s, more, len(values))
         caches.forget("q")
@@ -262,7 +262,7 @@ def test_groups_distinct_order_limit() -> None:
         plain = db.sql(
             f"SELECT DISTINCT l.a, r.t {body} ORDER BY 1 NULLS LAST, 2 NULLS LAST LIMIT 7 OFFSET 2"
         ).fetchall()
-    found = join_rows(grouped, (R, S), left, right)
+    found = join_rows(grouped, (R, S), (left, right))
     assert [tuple(r.values()) for r in found.to_pylist()] == wanted
     caches = PairCaches(1 << 30)
     sides = SideView(Block.build(left, "ts"), every, 1), SideView(Block.build(right, "ts"), every, 1)
@@ -278,43 +278,43 @@ def test_groups_distinct_order_limit() -> None:
         offset=2,
         order_by=(OrderTerm(parsed('"0.a"')), OrderTerm(parsed('"1.t"'))),
     )
-    assert [tuple(r.values()) for r in join_rows(distinct, (R, S), left, right).to_pylist()] == plain
+    assert [tuple(r.values()) for r in join_rows(distinct, (R, S), (left, right)).to_pylist()] == plain
     first = selection(FACTORS[0], limit=5, offset=3)
-    every_pair = join_rows(selection(FACTORS[0]), (R, S), left, right)
-    assert join_rows(first, (R, S), left, right).equals(every_pair.slice(3, 5))
+    every_pair = join_rows(selection(FACTORS[0]), (R, S), (left, right))
+    assert join_rows(first, (R, S), (left, right)).equals(every_pair.slice(3, 5))
     count = selection(
         FACTORS[0],
         select=(Output("n", parsed("a0").typed("BIGINT")),),
         grouped=True,
         aggregates=(Aggregate("a0", "count_star", type="BIGINT"),),
     )
-    assert join_rows(count, (R, S), left, right).to_pylist() == [{"n": every_pair.num_rows}]
-    assert join_rows(count, (R, S), None, right).to_pylist() == [{"n": 0}]
-    assert join_rows(first, (R, S), left, None).num_rows == 0
+    assert join_rows(count, (R, S), (left, right)).to_pylist() == [{"n": every_pair.num_rows}]
+    assert join_rows(count, (R, S), (None, right)).to_pylist() == [{"n": 0}]
+    assert join_rows(first, (R, S), (left, None)).num_rows == 0
 
 
 def test_too_many_pairs_are_refused_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = random.Random(6)
     left, right = rows(rng, 300), rows(rng, 300, first_id=1_000)
-    with pytest.raises(QueryError, match=r"too many rows: 90000 pairs.*narrow"):
-        join_rows(selection(None), (R, S), left, right, most=1_000)
-    with pytest.raises(QueryError, match="more than 1000 pairs"):
-        join_rows(selection(None, '"0.a" <> "1.a"'), (R, S), left, right, most=1_000)
+    with pytest.raises(QueryError, match=r"too many rows: 90000 joined rows.*narrow"):
+        join_rows(selection(None), (R, S), (left, right), most=1_000)
+    with pytest.raises(QueryError, match="more than 1000 joined rows"):
+        join_rows(selection(None, '"0.a" <> "1.a"'), (R, S), (left, right), most=1_000)
     monkeypatch.setattr(joins, "CANDIDATES", 80_000)
-    with pytest.raises(QueryError, match="the join factor alone gives 90000 pairs, at most 80000"):
-        join_rows(selection(None, '"0.a" > "1.a"'), (R, S), left, right)
+    with pytest.raises(QueryError, match="the join factor alone gives 90000 joined rows, at most 80000"):
+        join_rows(selection(None, '"0.a" > "1.a"'), (R, S), (left, right))
 
 
 def test_failing_conditions_match_nothing_and_failing_outputs_are_errors() -> None:
     rng = random.Random(7)
     left, right = rows(rng, 30), rows(rng, 30, first_id=1_000)
     bad = selection(FACTORS[0], 'CAST("0.t" AS INTEGER) = 1')
-    assert join_rows(bad, (R, S), left, right).num_rows == 0
+    assert join_rows(bad, (R, S), (left, right)).num_rows == 0
     shown = selection(FACTORS[0], select=(Output("n", parsed('CAST("0.t" AS INTEGER)').typed("INTEGER")),))
     with pytest.raises(QueryError, match="cannot be answered"):
-        join_rows(shown, (R, S), left, right)
+        join_rows(shown, (R, S), (left, right))
     key = selection(JoinFactor(parsed('CAST("t" AS BIGINT)'), "=", parsed('"a"'), "integer"))
-    assert join_rows(key, (R, S), left, right).num_rows == 0
+    assert join_rows(key, (R, S), (left, right)).num_rows == 0
 
 
 def test_kept_pairs_are_bounded() -> None:

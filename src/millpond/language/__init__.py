@@ -53,6 +53,7 @@ if TYPE_CHECKING:
         Statement,
     )
     from millpond.language.syntax.token_places import pointing, pointing_into, token_place
+    from millpond.language.syntax.tokens import is_plain_name
     from millpond.language.templates import Binder
 
 #: Where the names are defined; imported when first used, since tasks of the engine need little of the language.
@@ -87,6 +88,7 @@ _HOMES = {
     "bind_select": "plan.standing",
     "bind_selection": "plan.standing",
     "bind_standing": "registering",
+    "is_plain_name": "syntax.tokens",
     "is_wider": "inference.widening",
     "parse": "script",
     "pointing": "syntax.token_places",
@@ -135,6 +137,7 @@ __all__ = [
     "bind_select",
     "bind_selection",
     "bind_standing",
+    "is_plain_name",
     "is_wider",
     "parse",
     "pointing",

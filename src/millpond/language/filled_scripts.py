@@ -18,7 +18,7 @@ from sqlglot.tokenizer_core import TokenType
 from millpond.language.syntax.source_text import nearest
 from millpond.language.syntax.tokens import tokens_of
 from millpond.support.errors import StatementError, without_secrets
-from millpond.support.sql_values import NoConstant, Parameters, literal, typed
+from millpond.support.sql_values import NoConstant, Parameters, are_parameters, literal, typed
 
 #: Words behind which a name stands.
 _BEFORE_NAMES = frozenset(
@@ -99,6 +99,11 @@ def with_parameters(script: str, parameters: Parameters | None) -> Filled:
     """
     if parameters is None:
         return Filled(script, script)
+    if not are_parameters(parameters):
+        what = (
+            f"parameters are a mapping of names, or a list of values, and this is of type {type(parameters).__name__}"
+        )
+        raise StatementError(what, script, 0, None, 'sql("… WHERE a = ?", [5]) or sql("… WHERE a = $a", {"a": 5})')
     values = dict(parameters) if isinstance(parameters, Mapping) else _by_place(parameters)
     places = list(_places(script))
     counted = [place for place in places if not place.name]
@@ -130,8 +135,6 @@ def with_parameters(script: str, parameters: Parameters | None) -> Filled:
 
 
 def _by_place(values: Sequence[Any]) -> dict[str, Any]:
-    if isinstance(values, str | bytes):
-        raise StatementError("parameters are a mapping of names, or a list of values")
     return {str(number): value for number, value in enumerate(values, 1)}
 
 

@@ -19,7 +19,7 @@ from sqlglot import exp
 from millpond.language.conditions.axes import Constant, ConstantFault
 from millpond.language.conditions.factors import Factor, Marks, boxes_of, number_form, ranges_of
 from millpond.language.inference.zoned import utc_text
-from millpond.language.plan.standing import Analysis, analyse, unmarked, without_marks
+from millpond.language.plan.standing import Analysis, analyse, in_steps, unmarked, without_marks
 from millpond.language.registering import bind_standing
 from millpond.language.resolve.schema import Schema
 from millpond.language.script import parse
@@ -97,7 +97,7 @@ class _Template:
     sides: tuple[tuple[Factor | _Slotted, ...], ...]
     spans: tuple[Span, ...]
     clauses: tuple[_Clause, ...]
-    join: JoinFactor | None
+    joins: tuple[JoinFactor, ...]
     slots: frozenset[int]
 
     def fill(self, text: str, parts: Sequence[str]) -> RowQuery | None:
@@ -113,7 +113,7 @@ class _Template:
                     return None
                 factors.append(factor)
             sides.append(Side(stream.name, span, all_of([f.sql for f in factors]), boxes_of(factors)))
-        return RowQuery(_with_text(self.query, text), tuple(sides), self.join)
+        return RowQuery(_with_text(self.query, text), tuple(sides), *in_steps(self.joins))
 
     def read_spans(self, parts: Sequence[str]) -> Sequence[Span]:
         """The windows, whose constants may differ."""
@@ -270,13 +270,15 @@ def _make(text: str, parts: Sequence[str], schema: Schema) -> _Template | None:
     clauses = _clauses(written, analysis, parts)
     inside = {n for c in clauses for n in range(c.first, c.last)}
     query = replace(analysis.query, where=all_of(without_marks(each, marks) for each in analysis.rest))
-    join = analysis.join and replace(
-        analysis.join,
-        left=without_marks(analysis.join.left, marks),
-        right=without_marks(analysis.join.right, marks),
-    )
-    return _Template(query, tuple(_declared(analysis, schema)), sides, tuple(analysis.spans), clauses, join,
+    joins = tuple(_unmarked(join, marks) for join in analysis.joins)
+    return _Template(query, tuple(_declared(analysis, schema)), sides, tuple(analysis.spans), clauses, joins,
                      slots | inside)  # fmt: skip
+
+
+def _unmarked(join: JoinFactor, marks: Marks) -> JoinFactor:
+    """A join factor with the constants themselves."""
+    where = None if join.where is None else without_marks(join.where, marks)
+    return replace(join, left=without_marks(join.left, marks), right=without_marks(join.right, marks), where=where)
 
 
 def _declared(analysis: Analysis, schema: Schema) -> list[StreamDefinition]:

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.support.distinct import distinct, is_among
+from millpond.support.distinct import distinct
 from millpond.synopses.folds import fold_columns, fold_components
 from millpond.synopses.row_partials import (
     RowsSpec,
@@ -186,24 +186,3 @@ def _folded(
     for name in spec.key_names:
         columns[name] = table[name].take(pa.array(high - 1))
     return pa.table({**columns, **fold_columns(db, components, table, low, high)})
-
-
-def touched(db: duckdb.DuckDBPyConnection, spec: RowsSpec, late: pa.Table, *tables: pa.Table) -> list[pa.Table]:
-    """The rows of `tables` in the partitions that `late` has rows of."""
-    if not spec.rows.partition:
-        return list(tables)
-    names = list(spec.key_names[: spec.rows.partition])
-    every = [t.select(names) for t in (late, *tables) if t.num_rows]
-    codes = codes_of(db, pa.concat_tables(every, promote_options="permissive"), tuple(names))
-    wanted = distinct(codes[: late.num_rows])
-    found, at = [], late.num_rows
-    for table in tables:
-        mask = is_among(codes[at : at + table.num_rows], wanted)
-        at += table.num_rows
-        found.append(table if not table.num_rows or mask.all() else table.filter(pa.array(mask)))
-    return found
-
-
-def earliest_time(rows: pa.Table) -> int:
-    """The smallest event time of some rows, microseconds."""
-    return int(pc.min(rows["pane"]).as_py())

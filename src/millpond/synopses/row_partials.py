@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from millpond.support.distinct import distinct
+from millpond.support.distinct import distinct, is_among
 from millpond.synopses.codes import codes_by_join
 from millpond.synopses.kernel import query_table
 from millpond.synopses.partials.specs import SynopsisSpec, common_parts, joined_stream, weighed
@@ -404,3 +404,14 @@ def _before_first(partition: Ints, marked: Flags) -> Flags:
 def _from_last(partition: Ints, counts: Flags) -> Ints:
     """The place of each row that counts from the end of its (sorted) partition, the last being 1."""
     return numbers(partition[::-1], counts[::-1].astype(np.int64))[::-1]
+
+
+def touched(
+    db: duckdb.DuckDBPyConnection, partition: tuple[str, ...], late: pa.Table, table: pa.Table
+) -> NDArray[np.bool_]:
+    """Which rows of a table are in a partition that some late rows are in. partition: the columns that tell."""
+    if not partition or not table.num_rows:
+        return np.ones(table.num_rows, bool)
+    both = pa.concat_tables([late.select(partition), table.select(partition)], promote_options="permissive")
+    codes = codes_of(db, both, partition)
+    return is_among(codes[late.num_rows :], codes[: late.num_rows])

@@ -25,7 +25,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from millpond.progress import FOREVER
-from millpond.support.distinct import is_among
 from millpond.support.sql import quote
 from millpond.synopses.aggregates.entries import shrink
 from millpond.synopses.aggregates.taken_back import SIGN
@@ -503,13 +502,3 @@ def still_open(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, table: pa.Tabl
     found = step(db, spec, Sealed(table.slice(0, 0), table.slice(0, 0)), table, low)
     rows, waiting = by_cut(found.rows)
     return stack([parted(db, spec, rows, low)[1], waiting])
-
-
-def touched(db: duckdb.DuckDBPyConnection, spec: SessionsSpec, late: pa.Table, table: pa.Table) -> Flags:
-    """Which rows of a table are in a partition that some late rows are in."""
-    if not spec.spread or not table.num_rows:
-        return np.ones(table.num_rows, bool)
-    names = list(spec.spread)
-    both = pa.concat_tables([late.select(names), table.select(names)], promote_options="permissive")
-    codes = codes_of(db, both, spec.spread)
-    return is_among(codes[late.num_rows :], codes[: late.num_rows])

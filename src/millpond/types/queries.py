@@ -485,13 +485,20 @@ class RowQuery:
     """A standing query over rows (PSoup's SELECT-FROM-WHERE with its BEGIN-END).
 
     query: select list, groups and aggregates, DISTINCT, ORDER BY, LIMIT. With one side its expressions are over that
-        stream's columns; with two they are over the joined row, whose columns are named "0.column" and "1.column", and
-        `query.where` holds what is neither the join factor nor one side's own.
+        stream's columns; with more they are over the joined row, whose columns are named "0.column", "1.column", …, and
+        `query.where` holds what is neither a join factor's nor one side's own.
+    join, further: how the sides come together, one after the other.
     """
 
     query: GroupScan | RowScan
     sides: tuple[Side, ...]
     join: JoinFactor | None = None
+    further: tuple[JoinFactor, ...] = ()
+
+    @property
+    def factors(self) -> tuple[JoinFactor, ...]:
+        """The join factors, in the order in which sides come in."""
+        return () if self.join is None else (self.join, *self.further)
 
     @property
     def expressions(self) -> tuple[Expression, ...]:
@@ -510,10 +517,13 @@ class RowQuery:
         if self.query.feeds:
             names = dict(zip(self.query.feeds[0].columns, self.query.feeds[side].columns, strict=True))
             return own.union(names.get(name, name) for name in read)
-        if self.join is None:
-            return own | read
-        factor = (self.join.left, self.join.right)[side]
-        return own | columns_read(factor) | {name[2:] for name in read if name.startswith(f"{side}.")}
+        return own | (read if self.join is None else self.reads_joined(side))
+
+    def reads_joined(self, side: int) -> frozenset[str]:
+        """The columns of the stream of a side that are read once its own condition holds."""
+        own = [v for f in self.factors for n, v in ((f.first, f.left), (f.second, f.right)) if n == side]
+        read = columns_read(*self.expressions, *(f.where for f in self.factors))
+        return columns_read(*own) | {name[2:] for name in read if name.startswith(f"{side}.")}
 
 
 #: An ad hoc SELECT over a stream without a window.

@@ -36,8 +36,8 @@ class Edge:
     """One end of a BEGIN … END window.
 
     kind: 'open' (no bound: the whole retained past; up to NOW), 'constant' (`value` is an instant in microseconds),
-        'now' (NOW plus `value` microseconds), 'rows' (BEGIN only: the last `value` rows of the stream up to NOW, in
-        the stream's total order, before any condition).
+        'now' (NOW plus `value` microseconds), 'rows' (before the last `value` rows of the stream up to NOW, in the
+        stream's total order, before any condition: a window that begins there has these, one that ends there has not).
     """
 
     kind: Literal["open", "constant", "now", "rows"] = "open"
@@ -69,12 +69,17 @@ class Side:
 
 @dataclass(frozen=True)
 class JoinFactor:
-    """`left op right`: expressions over columns of side 0 and of side 1, a constant folded into one of them.
+    """`left op right`: expressions over columns of two sides, a constant folded into one of them.
 
     kind: as of `Interval`; both sides give values of that kind. A NULL joins nothing.
+    first, second: the sides of `left` and `right`; rows of `first` are there when those of `second` come to them.
+    where: what must hold of the rows joined then, where further sides come to them; None: nothing.
     """
 
     left: Expression
     operator: Literal["=", "<", "<=", ">", ">="]
     right: Expression
     kind: Literal["integer", "float", "text"]
+    first: int = 0
+    second: int = 1
+    where: Expression | None = None

@@ -1,14 +1,15 @@
-"""Two-stream selections: each side's matching rows joined set-at-a-time on the join factor (P7).
+"""Selections over several streams: each side's matching rows joined set-at-a-time on the join factors (P7).
 
-`join_rows` is the whole answer as a function of both sides' rows; `pair_caches.py` keeps matching pairs between
-invocations. Pairs are ordered by (earliest constituent time, left id, right id).
+`join_rows` is the whole answer as a function of all sides' rows; `pair_caches.py` keeps matching pairs of two streams
+between invocations. Joined rows are ordered by (earliest constituent time, ids of side 0, 1, …). Of three streams and
+more one after the other comes in, each by a comparison with one that is there; what is joined so far goes on in pieces,
+so that memory depends on the answer and not on what was joined on the way.
 """
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -31,6 +32,7 @@ from millpond.synopses.partners.orders import Ints
 from millpond.synopses.tolerance import one_line
 from millpond.types import (
     Column,
+    Expression,
     GroupScan,
     JoinFactor,
     RowQuery,
@@ -40,156 +42,188 @@ from millpond.types import (
     columns_read,
 )
 
-#: Pairs that satisfy the join factor, before further conditions, that an invocation may look at.
+#: Rows that satisfy a join factor, before further conditions, that an invocation may look at.
 CANDIDATES = 500_000_000
 
 #: Joined rows that are made at a time.
 JOINED_AT_ONCE = 262_144
 
-#: Columns of joined rows beside "0.…" and "1.…": the earliest and the latest constituent time.
+#: Columns of joined rows beside "0.…", "1.…", …: the earliest and the latest constituent time.
 EARLIEST, LATEST = "_earliest", "_latest"
+
+
+#: What joined rows are made from: the streams of the sides, and a table of rows of each.
+Streams = Sequence[StreamDefinition]
+Tables = Sequence[pa.Table]
 
 
 @dataclass(frozen=True)
 class Places:
-    """Pairs as row numbers of the left and of the right table, in the order of joined rows."""
+    """Joined rows as row numbers of each side's table, by side; sides that have not come in yet are missing.
 
-    left: Ints
-    right: Ints
+    >>> Places({0: np.array([4, 5]), 1: np.array([6, 7])}).take(np.array([1])).rows[1].tolist()
+    [7]
+    """
+
+    rows: Mapping[int, Ints]
 
     def __len__(self) -> int:
-        return len(self.left)
+        return len(self.rows[0])
+
+    def take(self, at: Ints | slice) -> Places:
+        """Some of the joined rows."""
+        return Places({side: rows[at] for side, rows in self.rows.items()})
+
+    def small(self) -> Places:
+        """In half of the memory."""
+        return Places({side: rows.astype(np.int32) for side, rows in self.rows.items()})
+
+    @staticmethod
+    def none(sides: int) -> Places:
+        """No joined row."""
+        return Places(dict.fromkeys(range(sides), np.empty(0, np.int64)))
+
+    @staticmethod
+    def together(parts: Sequence[Places], sides: int) -> Places:
+        """All of several."""
+        if not parts:
+            return Places.none(sides)
+        return Places({side: np.concatenate([p.rows[side] for p in parts]) for side in range(sides)})
 
 
-def joined_stream(streams: tuple[StreamDefinition, StreamDefinition]) -> StreamDefinition:
-    """The joined rows as a stream: columns "0.column" and "1.column"; its event time is the earliest of both."""
+def joined_stream(streams: Streams) -> StreamDefinition:
+    """The joined rows as a stream: columns "0.column", "1.column", …; its event time is the earliest of all."""
     columns = tuple(Column(f"{i}.{c.name}", c.type) for i, s in enumerate(streams) for c in s.all_columns)
     times = (Column(EARLIEST, "TIMESTAMP"), Column(LATEST, "TIMESTAMP"))
     return StreamDefinition("joined", (*columns, *times), StreamOptions(time=EARLIEST))
 
 
 def join_rows(
-    selection: RowQuery,
-    streams: tuple[StreamDefinition, StreamDefinition],
-    left: pa.Table | None,
-    right: pa.Table | None,
-    most: int = ANSWER_ROWS,
+    selection: RowQuery, streams: Streams, tables: Sequence[pa.Table | None], most: int = ANSWER_ROWS
 ) -> pa.Table:
-    """The answer of a two-stream selection.
+    """The answer of a selection over several streams.
 
     Arguments:
-        selection: with two sides; `join` None pairs every row with every row.
-        streams: the streams of side 0 and side 1 (the same one twice for a self join).
-        left, right: each side's matching rows in its own window, in total order, with event time and `_id` and all
-            columns that `join_columns` names; None: no row.
+        selection: with two sides and more; without join factors every row is joined with every row.
+        streams: the streams of side 0, side 1, … (the same one twice for a self join).
+        tables: each side's matching rows in its own window, in total order, with event time and `_id` and all columns
+            that `join_columns` names; None: no row.
         most: rows that the answer may have.
 
     Returns:
-        The select list's columns: plain rows in the order of pairs or as ORDER BY says, or groups.
+        The select list's columns: plain rows in the order of joined rows or as ORDER BY says, or groups.
 
     Raises:
-        QueryError: too many pairs, said before they are made, or an expression fails on a pair.
+        QueryError: too many joined rows, said before they are made, or an expression fails on one.
     """
-    if left is None or right is None or not left.num_rows or not right.num_rows:
-        return answer_of(selection, streams, left, right, Places(np.empty(0, np.int64), np.empty(0, np.int64)), most)
+    sides = [t for t in tables if t is not None and t.num_rows]
+    if len(sides) < len(tables):
+        return answer_of(selection, streams, (), Places.none(len(streams)), most)
     query = selection.query
     try:
         if query.distinct if isinstance(query, RowScan) else not order_matters(query, EARLIEST):
-            # The order of pairs does not show, so nothing but one piece is in memory.
-            pieces = pairs_of(selection, streams, left, right)
-            tables = (joined_rows(streams, left, right, p, needed(selection, streams), start) for start, p in pieces)
+            # The order of joined rows does not show, so nothing but one piece is in memory.
+            pieces = joined_places(selection, streams, sides)
+            made = (joined_rows(streams, sides, p, needed(selection, streams), start) for start, p in pieces)
             if isinstance(query, GroupScan):
-                return aggregate_rows(query, joined_stream(streams), tables)
-            return _plain(selection, joined_stream(streams), tables, most)
+                return aggregate_rows(query, joined_stream(streams), made)
+            return _plain(selection, joined_stream(streams), made, most)
         found: list[Places] = []
         total = 0
-        for _, piece in pairs_of(selection, streams, left, right, None if query.where or query.limit else most):
+        for _, piece in joined_places(selection, streams, sides, None if query.where or query.limit else most):
             total += len(piece)
             if total > most:
-                raise _too_many(f"more than {most} pairs")
-            found.append(Places(piece.left.astype(np.int32), piece.right.astype(np.int32)))
-        places = _in_order(streams, left, right, found)
+                raise _too_many(f"more than {most} joined rows")
+            found.append(piece.small())
+        places = _in_order(streams, sides, found)
     except FAULTS as error:
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
-    return answer_of(selection, streams, left, right, places, most)
+    return answer_of(selection, streams, sides, places, most)
 
 
 def answer_of(
-    selection: RowQuery,
-    streams: tuple[StreamDefinition, StreamDefinition],
-    left: pa.Table | None,
-    right: pa.Table | None,
-    places: Places,
-    most: int = ANSWER_ROWS,
+    selection: RowQuery, streams: Streams, tables: Tables, places: Places, most: int = ANSWER_ROWS
 ) -> pa.Table:
-    """The answer from pairs that satisfy all conditions, in order: groups, select list, DISTINCT, ORDER BY, LIMIT."""
+    """The answer from joined rows in order that satisfy all conditions: groups, select list, DISTINCT, ORDER BY, LIMIT.
+
+    Arguments:
+        tables: of each side; none of any where there is no joined row.
+    """
     query, stream = selection.query, joined_stream(streams)
     columns = needed(selection, streams)
 
     def pieces() -> Iterator[pa.Table]:
-        if left is None or right is None:
-            return
         for start in range(0, len(places), JOINED_AT_ONCE):
-            part = Places(places.left[start : start + JOINED_AT_ONCE], places.right[start : start + JOINED_AT_ONCE])
-            yield joined_rows(streams, left, right, part, columns, start)
+            part = places.take(slice(start, start + JOINED_AT_ONCE))
+            yield joined_rows(streams, tables, part, columns, start)
 
     if isinstance(query, GroupScan):
         return aggregate_rows(query, stream, pieces())
     if query.limit is not None and not query.order_by and not query.distinct:
-        wanted = query.limit + query.offset
-        places = Places(places.left[:wanted], places.right[:wanted])
+        places = places.take(slice(query.limit + query.offset))
     try:
         return _plain(selection, stream, pieces(), most)
     except FAULTS as error:
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
 
 
-def join_columns(selection: RowQuery, streams: tuple[StreamDefinition, StreamDefinition], side: int) -> list[str]:
+def join_columns(selection: RowQuery, streams: Streams, side: int) -> list[str]:
     """The columns that the rows of one side must have, event time and `_id` included."""
     stream = streams[side]
-    read = columns_read(*selection.expressions)
-    factor = None if selection.join is None else (selection.join.left, selection.join.right)[side]
-    own = columns_read(factor) | {stream.options.time}
-    names = [c.name for c in stream.all_columns if f"{side}.{c.name}" in read or c.name in own]
-    return [*names, "_id"]
+    own = selection.reads_joined(side) | {stream.options.time}
+    return [*(c.name for c in stream.all_columns if c.name in own), "_id"]
 
 
-def needed(selection: RowQuery, streams: tuple[StreamDefinition, StreamDefinition]) -> tuple[list[str], list[str]]:
+def needed(selection: RowQuery, streams: Streams) -> list[list[str]]:
     """The columns of each side that the joined rows must have."""
     read = columns_read(*selection.expressions)
-    left, right = ([c.name for c in s.all_columns if f"{i}.{c.name}" in read] for i, s in enumerate(streams))
-    return left, right
+    return [[c.name for c in s.all_columns if f"{i}.{c.name}" in read] for i, s in enumerate(streams)]
 
 
-def pairs_of(
-    selection: RowQuery,
-    streams: tuple[StreamDefinition, StreamDefinition],
-    left: pa.Table,
-    right: pa.Table,
-    most: int | None = None,
+def joined_places(
+    selection: RowQuery, streams: Streams, tables: Tables, most: int | None = None
 ) -> Iterator[tuple[int, Places]]:
-    """Pairs that satisfy the join factor and the rest of the condition, in pieces: (ordinal of its first pair, piece).
+    """Joined rows that satisfy all join factors and conditions, in pieces: (ordinal of its first one, piece).
 
     Arguments:
-        most: pairs that are allowed, when no further condition takes some away; None: only `CANDIDATES` counts.
+        most: joined rows that are allowed, when no further condition takes some away; None: only `CANDIDATES` counts.
 
     Raises:
         QueryError: there are too many, before they are made.
     """
-    candidates = _candidates(selection.join, streams, left, right)
-    total = int(candidates.counts().sum())
-    if most is not None and total > most:
-        raise _too_many(f"{total} pairs")
-    if total > CANDIDATES:
-        raise _too_many(f"the join factor alone gives {total} pairs", CANDIDATES)
+    found: Iterator[Places] = iter([Places({0: np.arange(tables[0].num_rows)})])
+    factors = selection.factors or (None,)
+    for number, factor in enumerate(factors):
+        last = number == len(factors) - 1
+        where = selection.query.where if last or factor is None else factor.where
+        found = _step(found, _Partners(factor, streams, tables), most if last else None)
+        if where is not None:
+            found = _only(found, where, streams, tables)
     ordinal = 0
-    for piece in itertools.starmap(Places, candidates.pieces(JOINED_AT_ONCE)):
-        if selection.query.where:
-            at = satisfying(selection, streams, left, right, piece)
-            piece = Places(piece.left[at], piece.right[at])
+    for piece in found:
         if len(piece):
             yield ordinal, piece
             ordinal += len(piece)
+
+
+def _step(found: Iterator[Places], partners: _Partners, most: int | None) -> Iterator[Places]:
+    """Joined rows with those of one more side, in pieces."""
+    total = 0
+    for part in found:
+        matches = partners.of(part)
+        total += int(matches.counts().sum())
+        if most is not None and total > most:
+            raise _too_many(f"{total} joined rows")
+        if total > CANDIDATES:
+            raise _too_many(f"the join factor alone gives {total} joined rows", CANDIDATES)
+        for at, rows in matches.pieces(JOINED_AT_ONCE):
+            yield Places({**part.take(at).rows, partners.side: rows})
+
+
+def _only(found: Iterator[Places], where: Expression, streams: Streams, tables: Tables) -> Iterator[Places]:
+    """The joined rows on which a condition is true."""
+    for piece in found:
+        yield piece.take(satisfying(where, streams, tables, piece))
 
 
 def _too_many(what: str, most: int | None = None) -> QueryError:
@@ -197,33 +231,36 @@ def _too_many(what: str, most: int | None = None) -> QueryError:
     return QueryError(f"the answer has too many rows: {what}{limit}; narrow a window or add a condition")
 
 
-def _candidates(
-    join: JoinFactor | None, streams: tuple[StreamDefinition, StreamDefinition], left: pa.Table, right: pa.Table
-) -> Matches:
-    """For each left row the right rows with which it satisfies the join factor."""
-    if join is None:
-        none, rows = np.zeros(left.num_rows, np.int64), np.zeros(right.num_rows, np.int64)
-        return Index.of("=", rows).partners(none)
-    keys, some = numbers(
-        key_values(streams[0], left, join.left, join.kind), key_values(streams[1], right, join.right, join.kind)
-    )
-    known, rows = np.flatnonzero(some[0]), np.flatnonzero(some[1])
-    found = Index.of(join.operator, keys[1][rows], rows).partners(keys[0][known])
-    return found if len(known) == left.num_rows else found.spread(known, left.num_rows)
+class _Partners:
+    """The rows of one side that satisfy its join factor with rows that are there; without one all of them do."""
+
+    def __init__(self, factor: JoinFactor | None, streams: Streams, tables: Tables) -> None:
+        first, self.side = (0, 1) if factor is None else (factor.first, factor.second)
+        self.first = first
+        if factor is None:
+            self.keys, self.some = np.zeros(tables[first].num_rows, np.int64), np.ones(tables[first].num_rows, bool)
+            self.index = Index.of("=", np.zeros(tables[self.side].num_rows, np.int64))
+            return
+        asked = ((first, factor.left), (self.side, factor.right))
+        keys, some = numbers(*(key_values(streams[n], tables[n], value, factor.kind) for n, value in asked))
+        rows = np.flatnonzero(some[1])
+        self.keys, self.some = keys[0], some[0]
+        self.index = Index.of(factor.operator, keys[1][rows], rows)
+
+    def of(self, part: Places) -> Matches:
+        """Those of each joined row."""
+        rows = part.rows[self.first]
+        known = np.flatnonzero(self.some[rows])
+        found = self.index.partners(self.keys[rows[known]])
+        return found if len(known) == len(rows) else found.spread(known, len(rows))
 
 
-def satisfying(
-    selection: RowQuery,
-    streams: tuple[StreamDefinition, StreamDefinition],
-    left: pa.Table,
-    right: pa.Table,
-    places: Places,
-) -> Ints:
-    """Numbers of the pairs on which the rest of the condition is true; where it fails it counts as not true."""
-    where = selection.query.where
-    assert where is not None
+def satisfying(where: Expression, streams: Streams, tables: Tables, places: Places) -> Ints:
+    """Numbers of the joined rows on which a condition is true; where it fails it counts as not true."""
     stream = joined_stream(streams)
-    table = joined_rows(streams, left, right, places, needed(conditions_of(selection), streams), 0)
+    read = columns_read(where)
+    columns = [[c.name for c in s.all_columns if f"{i}.{c.name}" in read] for i, s in enumerate(streams)]
+    table = joined_rows(streams, tables, places, columns, 0)
     sql = f"SELECT _id FROM {_source(stream, table)} WHERE "
     try:
         found = query_ordered(connection(), f"{sql}({where})", joined=table)
@@ -232,47 +269,32 @@ def satisfying(
     return np.sort(found["_id"].to_numpy())
 
 
-def conditions_of(selection: RowQuery) -> RowQuery:
-    """The selection with its conditions only: no select list, groups or order."""
-    query = selection.query
-    return replace(selection, query=RowScan(stream=query.stream, select=(), where=query.where))
-
-
 def _source(stream: StreamDefinition, table: pa.Table) -> str:
     return as_declared("joined", casts_of(stream), table.column_names)
 
 
 def joined_rows(
-    streams: tuple[StreamDefinition, StreamDefinition],
-    left: pa.Table,
-    right: pa.Table,
-    places: Places,
-    columns: tuple[Sequence[str], Sequence[str]],
-    start: int,
+    streams: Streams, tables: Tables, places: Places, columns: Sequence[Sequence[str]], start: int
 ) -> pa.Table:
-    """Joined rows: columns "0.…" and "1.…", earliest and latest time, and `_id`, numbers from `start`."""
+    """Joined rows: columns "0.…", "1.…", …, earliest and latest time, and `_id`, numbers from `start`."""
     arrays: dict[str, Any] = {}
     times = []
-    for number, (table, rows) in enumerate(((left, places.left), (right, places.right))):
-        taken = table.select(list(columns[number])).take(pa.array(rows))
-        arrays |= {f"{number}.{name}": taken[name] for name in columns[number]}
-        times.append(event_times(table, streams[number].options.time)[rows])
-    arrays[EARLIEST] = pa.array(np.minimum(*times), pa.timestamp("us"))
-    arrays[LATEST] = pa.array(np.maximum(*times), pa.timestamp("us"))
+    for side, rows in sorted(places.rows.items()):
+        taken = tables[side].select(list(columns[side])).take(pa.array(rows))
+        arrays |= {f"{side}.{name}": taken[name] for name in columns[side]}
+        times.append(event_times(tables[side], streams[side].options.time)[rows])
+    arrays[EARLIEST] = pa.array(np.minimum.reduce(times), pa.timestamp("us"))
+    arrays[LATEST] = pa.array(np.maximum.reduce(times), pa.timestamp("us"))
     arrays["_id"] = pa.array(np.arange(start, start + len(places)), pa.int64())
     return pa.table(arrays)
 
 
-def _in_order(
-    streams: tuple[StreamDefinition, StreamDefinition], left: pa.Table, right: pa.Table, found: Sequence[Places]
-) -> Places:
-    if not found:
-        return Places(np.empty(0, np.int64), np.empty(0, np.int64))
-    rows = np.concatenate([p.left for p in found]), np.concatenate([p.right for p in found])
-    times = [event_times(t, s.options.time)[r] for t, s, r in zip((left, right), streams, rows, strict=True)]
-    ids = [np.asarray(t["_id"].to_numpy(), np.int64)[r] for t, r in zip((left, right), rows, strict=True)]
-    order = np.lexsort((ids[1], ids[0], np.minimum(*times)))
-    return Places(rows[0][order], rows[1][order])
+def _in_order(streams: Streams, tables: Tables, found: Sequence[Places]) -> Places:
+    places = Places.together(found, len(streams))
+    rows = [places.rows[side] for side in range(len(streams))]
+    times = [event_times(t, s.options.time)[r] for t, s, r in zip(tables, streams, rows, strict=True)]
+    ids = [np.asarray(t["_id"].to_numpy(), np.int64)[r] for t, r in zip(tables, rows, strict=True)]
+    return places.take(np.lexsort((*reversed(ids), np.minimum.reduce(times))))
 
 
 def _plain(selection: RowQuery, stream: StreamDefinition, pieces: Iterator[pa.Table], most: int) -> pa.Table:

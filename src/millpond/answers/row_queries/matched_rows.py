@@ -241,7 +241,7 @@ def hot_stretch(view: View, stretch: Stretch) -> Stretch:
     floor = max(view.horizon, view.retained)
     if floor <= NEVER or (stretch.begin is not None and stretch.begin >= floor):
         return stretch
-    return Stretch(floor, stretch.end)
+    return Stretch(floor, stretch.end, until_id=stretch.until_id)
 
 
 def cold_stretch(view: View, stretch: Stretch) -> Stretch | None:
@@ -250,16 +250,16 @@ def cold_stretch(view: View, stretch: Stretch) -> Stretch | None:
     if view.horizon <= NEVER or (begin is not None and begin >= view.horizon):
         return None
     end = view.horizon - 1 if stretch.end is None else min(stretch.end, view.horizon - 1)
-    first = stretch.first_id
+    first, until = stretch.first_id, stretch.until_id if end == stretch.end else None
     if view.retained > NEVER and (begin is None or begin < view.retained):
         begin, first = view.retained, None
-    return None if begin is not None and begin > end else Stretch(begin, end, first)
+    return None if begin is not None and begin > end else Stretch(begin, end, first, until)
 
 
 def cold_rows(core: Core, view: View, stretch: Stretch, epoch: int) -> int:
-    """How many rows may lie in the part of a stretch behind the horizon; 0 where it is the last n rows that count."""
+    """How many rows may lie in the part of a stretch behind the horizon; 0 where it is so many rows that count."""
     cold = cold_stretch(view, stretch)
-    if cold is None or cold.first_id is not None:
+    if cold is None or cold.by_rows:
         return 0
     wanted = Range(cold.begin, None if cold.end is None else cold.end + 1, epoch)
     return sum(s.rows for s in segments_in(archive_segments(core, view), wanted))
@@ -348,9 +348,8 @@ class _ColdRows:
             keep = np.ones(rows.num_rows, bool)
             if self.after:
                 keep &= rows["_epoch"].to_numpy() > self.after
-            if cold.first_id is not None:
-                first = Stretch(cold.begin, None, cold.first_id)
-                keep &= first.mask(event_times(rows, stream.options.time), rows["_id"].to_numpy())
+            if cold.by_rows:
+                keep &= cold.mask(event_times(rows, stream.options.time), rows["_id"].to_numpy())
             rows = rows.select(list(self.columns))
             rows = rows if bool(keep.all()) else rows.filter(pa.array(keep))
             if rows.num_rows:

@@ -128,15 +128,37 @@ def stretch_of(core: Core, view: View, span: Span, moment: Moment) -> Stretch:
     """The stretch of a stream that a window covers at a moment; `NOTHING` while NOW is not known."""
     if moment.now is None:
         return NOTHING
-    end = _instant(span.end, moment.now)
-    if moment.seen is not None:
-        end = moment.seen if end is None else min(end, moment.seen)
-    if span.begin.kind == "rows":
-        limit = moment.now if moment.seen is None else min(moment.now, moment.seen)
-        first = last_rows(core, view, span.begin.value, limit, moment.epoch)
-        return Stretch(None, end) if first is None else Stretch(first[0], end, first[1])
-    begin = None if span.begin.kind == "open" else _instant(span.begin, moment.now)
-    return NOTHING if begin is not None and end is not None and begin > end else Stretch(begin, end)
+    limit = moment.now if moment.seen is None else min(moment.now, moment.seen)
+
+    def back(edge: Edge) -> tuple[int, int] | None:
+        return last_rows(core, view, edge.value, limit, moment.epoch) if edge.kind == "rows" else None
+
+    return between(span, moment, back(span.begin), back(span.end))
+
+
+def between(span: Span, moment: Moment, first: tuple[int, int] | None, until: tuple[int, int] | None) -> Stretch:
+    """The stretch of a window at a moment where NOW is known.
+
+    Arguments:
+        first, until: of an edge by rows, the (event time, id) of the first of so many last rows; None: there are not
+            so many.
+    """
+    assert moment.now is not None
+    begin = end = first_id = until_id = None
+    if span.end.kind != "rows":
+        end = _instant(span.end, moment.now)
+        if moment.seen is not None:
+            end = moment.seen if end is None else min(end, moment.seen)
+    elif until is None:
+        return NOTHING
+    else:
+        end, until_id = until
+    if span.begin.kind not in ("open", "rows"):
+        begin = _instant(span.begin, moment.now)
+    elif first is not None:
+        begin, first_id = first
+    empty = begin is not None and end is not None and begin > end
+    return NOTHING if empty else Stretch(begin, end, first_id, until_id)
 
 
 def _instant(edge: Edge, now: int) -> int | None:

@@ -18,14 +18,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.answers.row_queries.join_keys import key_values
-from millpond.answers.row_queries.joins import Places, answer_of, conditions_of, join_columns, needed, satisfying
+from millpond.answers.row_queries.joins import Places, answer_of, join_columns, satisfying
 from millpond.answers.row_queries.pairing import Index, mirrored
 from millpond.answers.row_queries.stretch import Matching, Stretch
 from millpond.answers.row_queries.trees import FAULTS
 from millpond.synopses.blocks import event_times
 from millpond.synopses.partners.keys import numbers
 from millpond.synopses.partners.orders import Ints
-from millpond.types import RowQuery, StreamDefinition
+from millpond.types import RowQuery, StreamDefinition, columns_read
 
 #: Bytes of a kept pair, and of a kept row of a side.
 PAIR, ROW = 6 * 8, 6 * 8
@@ -141,7 +141,7 @@ class PairCaches:
             found = fetch(sides[number].blocks, times[number], ids[number], join_columns(selection, streams, number))
             tables.append(found[0])
             places.append(found[1])
-        return answer_of(selection, streams, tables[0], tables[1], Places(places[0], places[1]), most)
+        return answer_of(selection, streams, tables, Places(dict(enumerate(places))), most)
 
     def refresh(
         self,
@@ -364,18 +364,20 @@ def _filtered(
     pairs: tuple[Ints, Ints],
 ) -> tuple[Ints, Ints]:
     """The pairs on which the rest of the condition holds."""
-    if not len(pairs[0]):
+    where = cache.selection.query.where
+    if where is None or not len(pairs[0]):
         return pairs
     tables, places = [], []
-    columns = needed(conditions_of(cache.selection), streams)
+    read = columns_read(where)
     for number in (0, 1):
         rows, time = cache.rows[number], streams[number].options.time
-        names = list(dict.fromkeys([*columns[number], time]))
+        columns = [c.name for c in streams[number].all_columns if f"{number}.{c.name}" in read]
+        names = list(dict.fromkeys([*columns, time]))
         wanted = rows.times[pairs[number]], rows.ids[pairs[number]]
         table, at = fetch(sides[number].blocks, *wanted, names)
         tables.append(table)
         places.append(at)
-    keep = satisfying(cache.selection, streams, tables[0], tables[1], Places(places[0], places[1]))
+    keep = satisfying(where, streams, tables, Places(dict(enumerate(places))))
     return pairs[0][keep], pairs[1][keep]
 
 

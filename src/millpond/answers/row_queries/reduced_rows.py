@@ -38,9 +38,11 @@ def reduced_answer(
     wanted = Range(stretch.begin, None if stretch.end is None else stretch.end + 1, moment.epoch)
     # A row on which the condition fails does not match.
     conditions = [] if side.where is None else [f"coalesce(TRY({side.where}), false)"]
-    if stretch.first_id is not None and stretch.begin is not None:
-        time = f"epoch_us({quote(stream.options.time)})"
+    time = f"epoch_us({quote(stream.options.time)})"
+    if stretch.first_id is not None:
         conditions.append(f"({time} > {stretch.begin} OR _id >= {stretch.first_id})")
+    if stretch.until_id is not None:
+        conditions.append(f"({time} < {stretch.end} OR _id < {stretch.until_id})")
     given = [] if side.where is None else [side.where]
     where = composed(" AND ".join(conditions), "BOOLEAN", given, [stream.options.time]) if conditions else None
     seen = replace(query, where=where)

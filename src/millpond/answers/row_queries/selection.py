@@ -37,7 +37,7 @@ from millpond.answers.row_queries.ready import Ready, ready_of
 from millpond.answers.row_queries.reduced_rows import reduced_answer
 from millpond.answers.row_queries.stretch import Stretch
 from millpond.answers.row_queries.trees import aggregate_rows
-from millpond.answers.row_queries.united import entered, last_stretches, own_columns, together
+from millpond.answers.row_queries.united import entered, last_stretch, own_columns, together
 from millpond.archive.planning.scans import Scan
 from millpond.engine.core import Core
 from millpond.progress import NEVER
@@ -153,18 +153,19 @@ def _invoke(
     union = plan.query.feeds
     moment = moment_of(ready.core, snapshot, [plan.streams] if union else plan.streams, as_of)
     stretches: list[Stretch] = []
-    since = None
+    within = None
     for view, side in zip(views, plan.selection.sides, strict=True):
         span = side.span if begin is None and end is None else Span(begin or side.span.begin, end or side.span.end)
-        if not union or span.begin.kind != "rows":
+        if not union or "rows" not in (span.begin.kind, span.end.kind):
             stretches.append(stretch_of(ready.core, view, span, moment))
     if len(stretches) < len(views):  # the last rows are those of all streams together
-        stretches, since = last_stretches(ready, plan.query.feeds, views, span, moment)
-    call = _Call(ready, registered, plan, views, stretches, moment, most, since)
+        within = last_stretch(ready, plan.query.feeds, views, span, moment)
+        stretches = [NOTHING if within is NOTHING else Stretch(within.begin, within.end)] * len(views)
+    call = _Call(ready, registered, plan, views, stretches, moment, most, within)
     if not registered.id:
         return _answered(call.table(), moment, stretches[0])
     own = as_of is None and begin is None and end is None
-    at = (tuple((v.rows, v.retained) for v in views), (*stretches, since))
+    at = (tuple((v.rows, v.retained) for v in views), (*stretches, within))
     table = ready.keeper.answer(registered.id, registered.options.materialize, at, call.table, own)
     check_rows(table.num_rows, most)
     return _answered(table, moment, stretches[0])
@@ -246,7 +247,7 @@ class _Call:
     stretches: list[Stretch]
     moment: Moment
     most: int
-    since: tuple[int, int] | None = None
+    within: Stretch | None = None
 
     def wanted(self, number: int) -> Wanted:
         """Whose rows are asked for on one side."""
@@ -273,8 +274,8 @@ class _Call:
         query, view, stretch, side = self.plan.query, self.views[0], self.stretches[0], self.plan.selection.sides[0]
         if stretch is NOTHING:
             stretch = Stretch(0, -1)
-        if self.since is not None:
-            stretch = Stretch(self.since[0], stretch.end, self.since[1])
+        elif self.within is not None:
+            stretch = self.within
         registered = self.registered.registered_epoch
         live_from = None if registered is None else registered + 1
         answer = reduced_answer(self.ready.core, view, query, side, stretch, self.moment, live_from)
@@ -358,7 +359,7 @@ class _Call:
         plan, query = self.plan, self.plan.query
         first = plan.streams[0]
         cold = sum(cold_rows(self.ready.core, v, s, self.moment.epoch) for v, s in self._pairs)
-        if isinstance(query, GroupScan) and self.since is None and cold > QUICK_ROWS:
+        if isinstance(query, GroupScan) and self.within is None and cold > QUICK_ROWS:
             ranges = [archive_range(v, s, self.moment.epoch) for v, s in self._pairs]
             asked = Asked(first, replace(query, where=_tried(plan.selection.sides[0])), ranges)
             return whole(self.ready.core, asked, Scan())[0]
@@ -368,7 +369,7 @@ class _Call:
             names = own_columns(query, self.views[number].stream, plan.columns)
             rows = self.rows(number, (*names, "_id", "_bound"), most)
             if rows is not None:
-                parts.append(entered(query, first, self.views[number].stream, rows, self.since))
+                parts.append(entered(query, first, self.views[number].stream, rows, self.within))
         table = together(parts, first)
         check_rows(0 if table is None else table.num_rows, most)
         if isinstance(query, GroupScan):
@@ -382,17 +383,18 @@ class _Call:
         return list(zip(self.views, self.stretches, strict=True))
 
     def joined(self) -> pa.Table:
-        """Pairs of rows of two streams."""
-        streams = (self.plan.streams[0], self.plan.streams[1])
-        if self.wanted(0).keep and self.registered.id and self.moment.epoch >= self.views[0].epoch:
-            kept = self._from_pairs(streams)
+        """Joined rows of several streams."""
+        streams = self.plan.streams
+        pairs = len(streams) == 2 and self.wanted(0).keep and self.registered.id
+        if pairs and self.moment.epoch >= self.views[0].epoch:
+            kept = self._from_pairs((streams[0], streams[1]))
             if kept is not None:
                 return kept
         tables = []
         for number, stream in enumerate(streams):
             names = [*join_columns(self.plan.selection, streams, number), stream.options.time, "_id"]
             tables.append(self.rows(number, tuple(dict.fromkeys(names)), ANSWER_ROWS))
-        return join_rows(self.plan.selection, streams, tables[0], tables[1], self.most)
+        return join_rows(self.plan.selection, streams, tables, self.most)
 
     def _from_pairs(self, streams: tuple[StreamDefinition, StreamDefinition]) -> pa.Table | None:
         """The answer from kept pairs, where they can serve."""

@@ -39,6 +39,7 @@ class Stretch:
     """The rows of one stream with begin <= event time <= end, microseconds; None: unbounded.
 
     first_id: of the rows at `begin`, only those with this id or a later one (windows of the last n rows).
+    until_id: of the rows at `end`, only those with an id before this one (windows without the last n rows).
 
     >>> Stretch(10, 20).holds(10, 15), Stretch(10, 20).apart(21, 30), Stretch(10, 20, first_id=7).holds(10, 15)
     (True, True, False)
@@ -47,12 +48,18 @@ class Stretch:
     begin: int | None = None
     end: int | None = None
     first_id: int | None = None
+    until_id: int | None = None
+
+    @property
+    def by_rows(self) -> bool:
+        """Whether ids matter, too, and not times alone."""
+        return self.first_id is not None or self.until_id is not None
 
     def holds(self, low: int, high: int) -> bool:
         """Whether every row with low <= time <= high is in it."""
         if self.begin is not None and (low < self.begin or (low == self.begin and self.first_id is not None)):
             return False
-        return self.end is None or high <= self.end
+        return self.end is None or high < self.end or (high == self.end and self.until_id is None)
 
     def apart(self, low: int, high: int) -> bool:
         """Whether no row with low <= time <= high can be in it."""
@@ -62,6 +69,9 @@ class Stretch:
         """The rows [low, high) of a block that are in it."""
         times = block.times
         high = len(times) if self.end is None else int(np.searchsorted(times, self.end, "right"))
+        if self.end is not None and self.until_id is not None:
+            ties = int(np.searchsorted(times, self.end))
+            high = ties + int(np.searchsorted(block.ids[ties:high], self.until_id))
         if self.begin is None:
             return 0, high
         low = int(np.searchsorted(times, self.begin))
@@ -75,6 +85,8 @@ class Stretch:
         inside = np.ones(len(times), bool)
         if self.end is not None:
             inside &= times <= self.end
+            if self.until_id is not None:
+                inside &= (times < self.end) | (ids < self.until_id)
         if self.begin is not None:
             inside &= times >= self.begin
             if self.first_id is not None:

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from millpond.answers.row_queries.hot import View
 from millpond.answers.row_queries.matched_rows import Wanted, archive_rows, hot_parts, hot_stretch, in_order, matcher
-from millpond.answers.row_queries.moments import NOTHING, Moment, last_rows, stretch_of
+from millpond.answers.row_queries.moments import NOTHING, Moment, between, last_rows
 from millpond.answers.row_queries.stretch import Stretch
 from millpond.archive.archive_files import row_schema
 from millpond.catalog.unions import Union, entering, own_names
@@ -35,12 +35,12 @@ def entered(
     first: StreamDefinition,
     stream: StreamDefinition,
     rows: pa.Table,
-    since: tuple[int, int] | None = None,
+    within: Stretch | None = None,
 ) -> pa.Table:
-    """Rows of one stream as rows of the union; since: from this (event time, id) on, the id being the union's."""
+    """Rows of one stream as rows of the union; within: only those in there, ids being the union's."""
     rows = entering(rows, Union(first.id, query.feeds), stream.id, row_schema(first))
-    if since is not None:
-        mask = Stretch(since[0], None, since[1]).mask(event_times(rows, first.options.time), rows["_id"].to_numpy())
+    if within is not None:
+        mask = within.mask(event_times(rows, first.options.time), rows["_id"].to_numpy())
         rows = rows.filter(pa.array(mask))
     return rows
 
@@ -55,32 +55,30 @@ def together(parts: Sequence[pa.Table], first: StreamDefinition) -> pa.Table | N
     return table.take(pa.array(order))
 
 
-def last_stretches(
-    ready: Ready, feeds: Sequence[Feed], views: Sequence[View], span: Span, moment: Moment
-) -> tuple[list[Stretch], tuple[int, int] | None]:
-    """The stretch of each stream for BEGIN NOW - n ROWS: the last n rows of the union, before any condition.
+def last_stretch(ready: Ready, feeds: Sequence[Feed], views: Sequence[View], span: Span, moment: Moment) -> Stretch:
+    """The stretch of a union for a window with an edge by rows, which count over all streams, before any condition.
 
-    Returns: the stretches, and the (event time, id) of the first of these rows; None: all belong.
+    Returns: the stretch; its ids are the union's.
     """
-    nothing = [NOTHING] * len(views)
-    until = stretch_of(ready.core, views[0], Span(Edge(), span.end), moment)
-    if until is NOTHING or moment.now is None or span.begin.value <= 0:
-        return nothing, None
-    count = span.begin.value
+    if moment.now is None:
+        return NOTHING
+    counts = [edge.value for edge in (span.begin, span.end) if edge.kind == "rows"]
     limit = moment.now if moment.seen is None else min(moment.now, moment.seen)
     times, ids = [], []
     for place, (feed, view) in enumerate(zip(feeds, views, strict=True)):
-        some, own = _last(ready, feed, view, count, limit, moment.epoch)
+        some, own = _last(ready, feed, view, max(counts), limit, moment.epoch)
         times.append(some)
         ids.append(own + (place << PLACE))
     every, order_ids = np.concatenate(times), np.concatenate(ids)
-    if len(every) < count:
-        return [Stretch(None, until.end)] * len(views), None
-    at = np.lexsort((order_ids, every))[len(every) - count]
-    begin = int(every[at])
-    if until.end is not None and begin > until.end:
-        return nothing, None
-    return [Stretch(begin, until.end)] * len(views), (begin, int(order_ids[at]))
+    order = np.lexsort((order_ids, every))
+
+    def back(edge: Edge) -> tuple[int, int] | None:
+        if edge.kind != "rows" or len(order) < edge.value:
+            return None
+        at = order[len(order) - edge.value]
+        return int(every[at]), int(order_ids[at])
+
+    return between(span, moment, back(span.begin), back(span.end))
 
 
 def _last(

@@ -71,7 +71,8 @@ def _create(kind: str, found: StreamDefinition | TableDefinition, terms: list[st
 
 
 def _name(name: str) -> str:
-    return name if name.isidentifier() and name == name.lower() and name.isascii() else quote(name)
+    """A name as it is written: in quotes where it would be read as another, or as a word of the language."""
+    return name if lang.is_plain_name(name) else quote(name)
 
 
 def _written(known: Table, given: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,6 @@ from millpond.commands.naming import Names, NamesAndFiles, query_named, seen_by_
 from millpond.commands.pond_facts import Facts
 from millpond.types import (
     Column,
-    QueryDefinition,
     RowQuery,
     Staged,
     StreamDefinition,
@@ -29,7 +28,7 @@ def ask_describe(facts: Facts, statement: lang.Describe) -> AskRows:
         found = Names(facts).lookup(statement.target)
         if isinstance(found, StreamDefinition):
             columns, time = found.all_columns, found.options.time
-        elif isinstance(found, TableDefinition | QueryDefinition):
+        elif isinstance(found, TableDefinition):
             columns = found.columns
         else:
             columns = _shown(seen_by_name(facts, statement.target))
@@ -52,7 +51,10 @@ def ask_create(facts: Facts, statement: lang.ShowCreate) -> AskRows:
 
 def _shown(query: Standing | Registered) -> Sequence[Column]:
     if isinstance(query, Standing):
-        return query.definition.columns
+        definition = query.definition
+        # Only ALL REVISIONS shows more of a relation.
+        own = [Column(o.name, o.type) for o in definition.query.select]
+        return own if definition.is_relation else definition.columns
     return [Column(o.name, o.type) for o in query.selection.query.select]
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections import deque
+from collections.abc import Iterator, Mapping
 
 from sqlglot import exp
 
@@ -87,14 +88,27 @@ _NODES: Mapping[type[exp.Expr], frozenset[str]] = {
 }  # fmt: skip
 
 
+def _nodes(select: exp.Expr) -> Iterator[tuple[exp.Expr, bool]]:
+    """Every node but types, which `type_sql` checks, from the outside in; and whether a call with OVER is around it.
+
+    Looking up from each node instead would visit the nodes of a flat sum, which is a deep tree, a square of times.
+    """
+    waiting = deque([(select, False)])
+    while waiting:
+        node, windowed = waiting.popleft()
+        if isinstance(node, exp.DataType | exp.DataTypeParam | exp.ColumnDef):
+            continue
+        yield node, windowed
+        below = windowed or isinstance(node, exp.Window)
+        waiting.extend((child, below) for child in node.iter_expressions())
+
+
 def check_nodes(select: exp.Expr, source: Source) -> None:
     """Refuse what is not listed.
 
     Raises: StatementError with the place.
     """
-    for node in select.walk():
-        if isinstance(node, exp.DataType | exp.DataTypeParam | exp.ColumnDef) or node.find_ancestor(exp.DataType):
-            continue  # `type_sql` checks types
+    for node, windowed in _nodes(select):
         if isinstance(node, exp.PropertyEQ) and isinstance(node.this, exp.Identifier | exp.Literal):
             continue
         if type(node) not in _NODES:
@@ -110,7 +124,7 @@ def check_nodes(select: exp.Expr, source: Source) -> None:
                 raise unknown_function(node, source, RELATION_FUNCTIONS)
             if name == "age" and len(node.expressions) < 2:
                 raise source.error("age with one argument depends on when it runs", own_span(node), "age(a, b)")
-            if name in WINDOW_FUNCTIONS and node.find_ancestor(exp.Window) is None:
+            if name in WINDOW_FUNCTIONS and not windowed:
                 raise source.error(f"function {name} needs OVER", own_span(node), f"{name}(…) OVER (ORDER BY …)")
         if isinstance(node, exp.Dot) and not isinstance(node.expression, exp.Identifier):
             raise source.error("a field is a name", node.expression)

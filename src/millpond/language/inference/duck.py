@@ -180,7 +180,7 @@ def typed_relation(columns: Iterable[Column]) -> TypedRelation:
 
 def clean(message: str) -> str:
     """One sentence of a DuckDB message: no candidates, no excerpt of generated SQL."""
-    first = message.split("\n")[0].strip()
+    first = display(message.split("\n")[0].strip())
     first = re.sub(r"^[A-Z]\w*(?: \w+)* (?:Error|Exception): ", "", first)
     first = re.sub(r"^[A-Za-z ]*Error: ", "", first)
     first = first.replace(" You might need to add explicit type casts.", "").rstrip(".! ")
@@ -194,7 +194,7 @@ def clean(message: str) -> str:
 
 def _no_function(found: re.Match[str]) -> str:
     call = found[1].replace("_LITERAL", "")
-    name, _, rest = display(call).partition("(")
+    name, _, rest = call.partition("(")
     types = rest.removesuffix(")")
     kind = "operator" if not name.isidentifier() else "function"
     return f"{kind} {name} does not take ({types})"

@@ -1,7 +1,7 @@
-"""Row queries: SELECTs over one or two streams with BEGIN … END, into selections.
+"""Row queries: SELECTs over one stream or several with BEGIN … END, into selections.
 
-The condition is cut into factors: those of one stream become that side's alternatives, one comparison between both
-streams becomes the join factor, and what is left is evaluated on joined rows.
+The condition is cut into factors: those of one stream become that side's alternatives. One comparison between two
+streams becomes the join factor by which the later of them comes in, and what is left is evaluated on joined rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from millpond.language.render.rendering import render
 from millpond.language.resolve.aggregate_windows import OVER_JOINS, windowed_calls
 from millpond.language.resolve.expressions import check_arguments
 from millpond.language.resolve.from_items import bound_window
-from millpond.language.resolve.pair_scope import PairScope, own_columns, side_of
+from millpond.language.resolve.joined_scope import MOST_SIDES, JoinedScope, own_columns, side_of
 from millpond.language.resolve.reductions_bound import refuse_reduction
 from millpond.language.resolve.registered_calls import with_registered
 from millpond.language.resolve.schema import Schema
@@ -184,13 +184,13 @@ def _staged(written: WrittenSelect, found: Split, schema: Schema) -> Staged:
 
 
 def bind_selection(written: WrittenSelect, schema: Schema) -> RowQuery:
-    """Bind a SELECT over the rows of one stream, or of two with a join factor.
+    """Bind a SELECT over the rows of one stream, or of several with join factors.
 
     Arguments and errors as `bind_query`.
 
     Returns:
-        The selection; its `query.where` is None, or, over two streams, what is neither one side's own nor the join
-        factor. Two comparisons between the streams: the first equality is the join factor, else the first of them.
+        The selection; its `query.where` is None, or, over several streams, what is neither one side's own nor a join
+        factor. Of several comparisons that bring a stream in the first equality is the factor, else the first of them.
     """
     return analyse(written, schema).selection()
 
@@ -220,7 +220,7 @@ class Analysis:
     streams: list[StreamDefinition]
     spans: list[Span]
     factors: list[list[Factor]]
-    join: JoinFactor | None = None
+    joins: list[JoinFactor] = field(default_factory=list)
     rest: list[Expression] = field(default_factory=list)
     select: exp.Expr | None = None
 
@@ -230,7 +230,12 @@ class Analysis:
             Side(stream.name, span, all_of(f.sql for f in factors), boxes_of(factors))
             for stream, span, factors in zip(self.streams, self.spans, self.factors, strict=True)
         )
-        return RowQuery(replace(self.query, where=all_of(self.rest)), sides, self.join)
+        return RowQuery(replace(self.query, where=all_of(self.rest)), sides, *in_steps(self.joins))
+
+
+def in_steps(joins: Sequence[JoinFactor]) -> tuple[JoinFactor | None, tuple[JoinFactor, ...]]:
+    """Join factors as a `RowQuery` has them."""
+    return (joins[0] if joins else None), tuple(joins[1:])
 
 
 def analyse(written: WrittenSelect, schema: Schema, marks: Marks | None = None) -> Analysis:
@@ -239,7 +244,7 @@ def analyse(written: WrittenSelect, schema: Schema, marks: Marks | None = None) 
     marks: for templates: constants whose texts are marks in a copy of the condition.
     """
     source, select = written.source, with_registered(written.tree, schema)
-    kind = _PairBinder if isinstance(select, exp.Select) and select.args.get("joins") else _RowBinder
+    kind = _JoinBinder if isinstance(select, exp.Select) and select.args.get("joins") else _RowBinder
     try:
         return kind(select, written.text, source, schema, written.bounds).analyse(marks)
     except RecursionError:
@@ -364,53 +369,68 @@ class _RowBinder(SelectBinder):
         return [span if span is not None else default for span in found]
 
 
-class _PairBinder(_RowBinder):
-    """Binds one SELECT over the joined rows of two streams."""
+class _JoinBinder(_RowBinder):
+    """Binds one SELECT over the joined rows of several streams."""
 
-    rows: PairScope
+    rows: JoinedScope
 
     def bind(self) -> WindowedQuery | ScanQuery:
         self.check_clauses(("joins",))
         joins = self.select.args["joins"]
-        if len(joins) > 1:
+        if len(joins) >= MOST_SIDES:
             works = "a window behind each stream, such as [RANGE 1 HOUR]: any number of relations can be joined"
-            raise self.source.error("a row query joins two streams, and this is one more", joins[1].this, works)
-        join = joins[0]
-        second, right = self.named(join.this)
+            message = f"a row query joins up to {MOST_SIDES} streams, and this is one more"
+            raise self.source.error(message, joins[MOST_SIDES - 1].this, works)
+        first, stream = self.stream()
+        self.tables, streams = [first], [stream]
+        for join in joins:
+            table, stream = self.named(join.this)
+            self.check_join(join)
+            self.tables.append(table)
+            streams.append(stream)
+        aliases: list[str] = []
+        for table, stream in zip(self.tables, streams, strict=True):
+            self.check_input(table, stream)
+            alias = table.alias or stream.name
+            if alias.lower() in (a.lower() for a in aliases):
+                message = f"{'both' if len(streams) == 2 else 'two'} streams are called '{alias}'"
+                raise self.source.error(message, table, f"{stream.name} AS a, {stream.name} AS b")
+            aliases.append(alias)
+        scope = JoinedScope(self.source, tuple(streams), aliases)
+        try:
+            return self.bind_rows(first, None, scope)
+        except StatementError as error:
+            scope.explain(error)
+
+    def check_join(self, join: exp.Join) -> None:
+        """Raises StatementError unless it is a join of a row query."""
         if join.args.get("using"):
             raise self.source.error("USING is not available between streams", join.this, "ON a.column = b.column")
         if join.args.get("method") or join.args.get("side") or join.args.get("kind", "") not in ("", "INNER", "CROSS"):
             words = " ".join(str(join.args[k]).upper() for k in ("method", "side", "kind") if join.args.get(k))
             raise self.source.error(f"{words} JOIN is not available between streams", join.this, "JOIN … ON …")
         check_arguments(join, ("this", "on", "kind"), self.source)
-        first, left = self.stream()
-        for table, stream in ((first, left), (second, right)):
-            if bound_window(table, stream, self.source, self.schema) is not None:
-                message = "windows that say when they end (SLIDE, TUMBLING, …) do not join streams"
-                raise self.source.error(message, table, OVER_JOINS)
-            refuse_reduction(
-                table,
-                self.source,
-                "REDUCE in a join of row queries is not available: pairs would be lost on both sides",
-            )
-        aliases = [first.alias or left.name, second.alias or right.name]
-        if aliases[0].lower() == aliases[1].lower():
-            message = f"both streams are called '{aliases[1]}'"
-            raise self.source.error(message, second, f"FROM {left.name} AS a, {right.name} AS b")
-        self.second = second
-        scope = PairScope(self.source, (left, right), aliases)
-        try:
-            return self.bind_rows(first, None, scope)
-        except StatementError as error:
-            scope.explain(error)
+
+    def check_input(self, table: exp.Table, stream: StreamDefinition) -> None:
+        """Raises StatementError unless it can be joined."""
+        if bound_window(table, stream, self.source, self.schema) is not None:
+            message = "windows that say when they end (SLIDE, TUMBLING, …) do not join streams"
+            raise self.source.error(message, table, OVER_JOINS)
+        refuse_reduction(
+            table,
+            self.source,
+            "REDUCE in a join of row queries is not available: pairs would be lost on both sides",
+        )
+
+    def on(self) -> list[exp.Expr]:
+        """The conditions behind ON."""
+        return [on for join in self.select.args["joins"] if (on := join.args.get("on")) is not None]
 
     def conditions(self) -> list[exp.Expr]:
-        on = self.select.args["joins"][0].args.get("on")
-        return [*([on] if on is not None else []), *super().conditions()]
+        return [*self.on(), *super().conditions()]
 
     def where(self, rows: RowScope) -> Item | None:
-        on = self.select.args["joins"][0].args.get("on")
-        if on is not None:
+        for on in self.on():
             rows.aggregates_refused = "an aggregate cannot stand in ON, which is about single rows"
             typer = Typer(self.source, rows.stream.all_columns, rows.text)
             item = Item(rows.expression(on), on)
@@ -418,7 +438,7 @@ class _PairBinder(_RowBinder):
         return super().where(rows)
 
     def items(self, written: list[SelectItem], rows: RowScope, grouped: bool) -> list[SelectItem]:
-        assert isinstance(rows, PairScope)
+        assert isinstance(rows, JoinedScope)
         if not grouped:
             written = [each for item in written for each in rows.star(item)]
         return [rows.item(item) for item in written]
@@ -429,41 +449,62 @@ class _PairBinder(_RowBinder):
         streams = list(rows.streams)
         spans = self.spans([(s.name, a) for s, a in zip(streams, rows.names_of_sides, strict=True)])
         readers = [FactorReader(self._kinds(s.all_columns), marks) for s in streams]
-        factors: list[list[Factor]] = [[], []]
-        both: list[tuple[exp.Expr, bool]] = []
+        factors: list[list[Factor]] = [[] for _ in streams]
+        between: list[tuple[exp.Expr, bool]] = []
         for node, negated in self.leaves(marks):
-            sides = {side_of(c.name) for c in node.find_all(exp.Column)}
+            sides = _sides(node)
             if len(sides) > 1:
-                both.extend(self.split_between(node, negated))
+                between.extend(self.split_between(node, negated))
                 continue
-            side = (sides or {0}).pop() or 0
+            side = (sides or {0}).pop()
             factor = self.read(readers[side], own_columns(node), negated)
             if factor is not None:
                 factors[side].append(factor)
-        found = [self.join_factor(node, negated) for node, negated in both]
-        chosen = next((n for n, f in enumerate(found) if f is not None and f.operator == "="), None)
-        if chosen is None:
-            chosen = next((n for n, f in enumerate(found) if f is not None), None)
-        if chosen is None:
-            raise self.no_factor(bool(both))
-        rest = [_asked(node, negated) for n, (node, negated) in enumerate(both) if n != chosen]
+        joins, rest = self.steps(between)
         query = replace(query, stream=streams[0].name)
-        return Analysis(query, streams, spans, factors, found[chosen], rest, self.select)
+        return Analysis(query, streams, spans, factors, joins, rest, self.select)
 
     def _kinds(self, columns: Sequence[Column]) -> Callable[[exp.Expr, str], str]:
         return lambda node, sql: self.kind(columns, node, sql)
 
-    def no_factor(self, some: bool) -> StatementError:
-        """The error for two streams that nothing joins."""
-        names = self.rows.names_of_sides
-        pairs = [(a.name, b.name) for a in self.rows.streams[0].columns for b in self.rows.streams[1].columns
+    def steps(self, between: list[tuple[exp.Expr, bool]]) -> tuple[list[JoinFactor], list[Expression]]:
+        """How one stream after the other comes in, and what is left to be looked at when all are there.
+
+        The next stream is the first of FROM that an equality brings in, else the first that any comparison does.
+        """
+        left = [(self.join_factor(node, negated), node, negated) for node, negated in between]
+        there, joins = {0}, list[JoinFactor]()
+        while len(there) < len(self.rows.streams):
+            ways = [(n, _towards(f, there)) for n, (f, _, _) in enumerate(left) if f is not None]
+            found = [(n, f) for n, f in ways if f is not None]
+            if not found:
+                raise self.no_factor(there, bool(between))
+            chosen, factor = min(found, key=lambda way: (way[1].operator != "=", way[1].second, way[0]))
+            there.add(factor.second)
+            left.pop(chosen)
+            done = [each for each in left if _sides(each[1]) <= there]
+            left = [each for each in left if not _sides(each[1]) <= there]
+            asked = [_asked(node, negated) for _, node, negated in done]
+            if len(there) == len(self.rows.streams):
+                return [*joins, factor], asked
+            joins.append(replace(factor, where=all_of(asked)))
+        raise AssertionError("a join has two sides and more")
+
+    def no_factor(self, there: set[int], some: bool) -> StatementError:
+        """The error for a stream that nothing joins with those that are there."""
+        names, streams = self.rows.names_of_sides, self.rows.streams
+        other = min(set(range(len(streams))) - there)
+        pairs = [(n, a.name, b.name) for n in sorted(there) for a in streams[n].columns for b in streams[other].columns
                  if a.name.lower() == b.name.lower()]  # fmt: skip
-        left, right = pairs[0] if pairs else [s.columns[0].name for s in self.rows.streams]
+        with_, left, right = pairs[0] if pairs else (0, streams[0].columns[0].name, streams[other].columns[0].name)
+        two = f"'{names[0]}' and '{names[other]}' are two streams, and "
         what = "no condition between them can join them" if some else "no condition joins them"
+        if len(streams) > 2:
+            what = f"no condition joins '{names[other]}' with {', '.join(repr(names[n]) for n in sorted(there))}"
         return self.source.error(
-            f"'{names[0]}' and '{names[1]}' are two streams, and {what}",
-            self.second,
-            f"a comparison such as {names[0]}.{left} = {names[1]}.{right} in WHERE or ON (=, <, <=, > or >=, "
+            f"{two if len(streams) == 2 else ''}{what}",
+            self.tables[other],
+            f"a comparison such as {names[with_]}.{left} = {names[other]}.{right} in WHERE or ON (=, <, <=, > or >=, "
             "each stream on its own side)",
         )
 
@@ -484,17 +525,18 @@ class _PairBinder(_RowBinder):
         if test is None:
             return None
         test = NEGATED[test] if negated else test
-        left, right = node.this.unnest(), node.expression.unnest()
-        sides = [{side_of(c.name) for c in each.find_all(exp.Column)} for each in (left, right)]
-        if sides == [{1}, {0}]:
-            left, right, test = right, left, _FLIPPED.get(test, test)
-        elif sides != [{0}, {1}]:
+        nodes = [node.this.unnest(), node.expression.unnest()]
+        sides = [_sides(each) for each in nodes]
+        if len(sides[0]) != 1 or len(sides[1]) != 1 or sides[0] == sides[1]:
             return None
+        first, second = (each.pop() for each in sides)
+        if first > second:
+            nodes, first, second, test = nodes[::-1], second, first, _FLIPPED.get(test, test)
         if test not in _JOIN_TESTS:
             return None
-        own = [expression_of(own_columns(left)), expression_of(own_columns(right))]
-        columns = [s.all_columns for s in self.rows.streams]
-        kinds = [self.kind(c, own_columns(n), s.sql) for c, n, s in zip(columns, (left, right), own, strict=True)]
+        own = [expression_of(own_columns(each)) for each in nodes]
+        columns = [self.rows.streams[n].all_columns for n in (first, second)]
+        kinds = [self.kind(c, own_columns(n), s.sql) for c, n, s in zip(columns, nodes, own, strict=True)]
         common = common_kind(*kinds)
         if common is None:
             return None
@@ -507,13 +549,35 @@ class _PairBinder(_RowBinder):
         axes = [axis_of(v.sql, common) for v in values]
         if axes[0] is not None and axes[1] is not None:
             pairs = zip(axes, values, strict=True)
-            first, second = (composed(a.attribute, v.type, [v]) for a, v in pairs if a is not None)
-            return JoinFactor(first, test, second, axes[0].kind)  # type: ignore[arg-type]  # one of _JOIN_TESTS
+            left, right = (composed(a.attribute, v.type, [v]) for a, v in pairs if a is not None)
+            return JoinFactor(left, test, right, axes[0].kind, first, second)  # type: ignore[arg-type]  # one of _JOIN_TESTS
         if test != "=":
             return None
         text = "to_json(" if _is_nested(common) else "("
-        first, second = (v.within(f"CAST({text}", ") AS VARCHAR)", "VARCHAR") for v in values)
-        return JoinFactor(first, "=", second, "text")
+        left, right = (v.within(f"CAST({text}", ") AS VARCHAR)", "VARCHAR") for v in values)
+        return JoinFactor(left, "=", right, "text", first, second)
+
+
+def _sides(node: exp.Expr) -> set[int]:
+    """The sides whose columns an expression reads."""
+    found = (side_of(column.name) for column in node.find_all(exp.Column))
+    return {side for side in found if side is not None}
+
+
+def _towards(factor: JoinFactor, there: set[int]) -> JoinFactor | None:
+    """A join factor so that it brings in a side that is not there; None: it brings in none."""
+    if (factor.first in there) == (factor.second in there):
+        return None
+    if factor.first in there:
+        return factor
+    return replace(
+        factor,
+        left=factor.right,
+        operator=_FLIPPED[factor.operator],  # type: ignore[arg-type]  # of one of _JOIN_TESTS
+        right=factor.left,
+        first=factor.second,
+        second=factor.first,
+    )
 
 
 #: Types whose equal values may be written in several ways.

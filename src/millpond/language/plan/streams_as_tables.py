@@ -115,12 +115,13 @@ class _Binder:
 
     def single(self, tree: exp.Expr) -> Iterator[exp.Select]:
         """The SELECTs of one stream, and of nothing else."""
+        named = {id(table) for table in tables_of(tree)}
         for each in tree.find_all(exp.Select):
             clause = each.args.get("from_")
             item = clause.this if clause is not None else None
             if not isinstance(item, exp.Table) or item.args.get("pivots") or len(list(each.find_all(exp.Query))) > 1:
                 continue
-            if item not in list(tables_of(tree)) or side_stream(item, self.source) is not None:
+            if id(item) not in named or side_stream(item, self.source) is not None:
                 continue
             if isinstance(find(self.schema, item, self.source), StreamDefinition):
                 yield each

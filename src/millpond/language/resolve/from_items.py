@@ -228,7 +228,8 @@ def no_window(table: exp.Table, source: Source, schema: Schema) -> None:
     found = schema.lookup(table.name) if isinstance(table.this, exp.Identifier) else None
     if isinstance(found, QueryDefinition):
         what = f"'{found.name}' is a query: windows stand behind streams, and its answers are a table"
-        raise source.error(what, clause.place, f"{of_answers(found.name)}; or FROM {found.name} without a window")
+        works = f"{of_answers(found.name)}; or FROM {found.name} without a window; or CREATE QUERY … of this SELECT"
+        raise source.error(what, clause.place, works)
     what = "a window stands behind a stream, and this is none"
     if isinstance(found, TableDefinition):
         what = f"'{found.name}' is a table, which has no time: windows stand behind streams"

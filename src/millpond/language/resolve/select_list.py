@@ -125,7 +125,10 @@ def written_text(node: exp.Expr, text: str) -> str:
 
 
 def with_names(tree: exp.Expr) -> exp.Expr:
-    """A SELECT whose items without a name have their text as the name, as in queries over streams."""
+    """A SELECT whose items without a name have their text as the name, as in queries over streams.
+
+    COLUMNS(…) stands for several items, which are called as the columns are.
+    """
     tree = tree.copy()
     _name_items(tree)
     return tree
@@ -137,9 +140,14 @@ def _name_items(tree: exp.Expr) -> None:
     if not isinstance(tree, exp.Select):
         return
     for node, text in zip(tree.expressions, texts_of(tree), strict=True):
-        if not isinstance(node, exp.Alias | exp.Column | exp.Star | exp.Dot):
+        if not isinstance(node, exp.Alias | exp.Column | exp.Star | exp.Dot) and not _is_many(node):
             alias = exp.Identifier(this=written_text(node, text), quoted=True)
             node.replace(exp.Alias(this=node.copy(), alias=alias))
+
+
+def _is_many(node: exp.Expr) -> bool:
+    """Whether an item holds COLUMNS(…)."""
+    return any(call.name.lower() == "columns" for call in node.find_all(exp.Anonymous))
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ def over_answers(written: WrittenSelect, schema: Schema, select_of: SelectOf) ->
             message = f"'{query.name}' is a query, and an older version has not kept its text"
             raise source.error(message, table.this, of_answers(query.name))
         inner = over_answers(select_of(query.text), schema, select_of).tree
-        _put(tree, table, query, inner.copy(), source)
+        _put(table, query, inner.copy(), source)
     return replace(written, tree=tree)
 
 
@@ -62,7 +62,7 @@ def _named(tree: exp.Expr, schema: Schema) -> Iterator[tuple[exp.Table, QueryDef
                 yield table, found
 
 
-def _put(tree: exp.Query, table: exp.Table, query: QueryDefinition, inner: exp.Query, source: Source) -> None:
+def _put(table: exp.Table, query: QueryDefinition, inner: exp.Query, source: Source) -> None:
     suffix, clause = suffix_of(table), window_of(table)
     if suffix.revisions or suffix.final or suffix.reduce:
         place = suffix.revisions or suffix.final or table
@@ -74,22 +74,27 @@ def _put(tree: exp.Query, table: exp.Table, query: QueryDefinition, inner: exp.Q
             f"'{query.name}' is a relation, which has rows at every instant: a window stands behind events",
             clause.place, f"FROM {query.name} without a window, or a query with ISTREAM",
         )  # fmt: skip
-    if not query.is_relation and not _is_outermost(tree, table):
-        raise source.error(
-            f"the answers of '{query.name}' stand in FROM of the outermost SELECT", table,
-            f"CREATE STREAM x AS SELECT … as {query.name} has it, and x [RANGE UNBOUNDED] here",
-        )  # fmt: skip
     unplaced(inner)  # places in the text of the other query are none in this one
     name = exp.Identifier(this=query.name, quoted=True)
     alias = table.args.get("alias") or exp.TableAlias(this=placed(name, span(table.this)))
     item = exp.Subquery(this=inner, alias=alias)
+    if query.is_relation:
+        table.replace(item)
+        return
+    _without_op(table)
     table.replace(item)
-    if not query.is_relation:
-        with_suffix(item, window=clause if clause is not None else WindowClause("unbounded", (0, 0)))
+    with_suffix(item, window=clause if clause is not None else WindowClause("unbounded", (0, 0)))
 
 
-def _is_outermost(tree: exp.Query, table: exp.Table) -> bool:
-    return isinstance(tree, exp.Select) and table in (
-        *([clause.this] if (clause := tree.args.get("from_")) is not None else []),
-        *(join.this for join in tree.args.get("joins") or ()),
-    )
+def _without_op(table: exp.Table) -> None:
+    """Leave out of `*` what says of an answer that comes as a row whether it is one, or takes one back."""
+    select = table.parent_select
+    if not isinstance(select, exp.Select):
+        return
+    joins = select.args.get("joins") or []
+    alone, name = not joins, table.alias_or_name
+    for node in select.expressions:
+        star = node.this if isinstance(node, exp.Column) else node
+        of = node.table.lower() if isinstance(node, exp.Column) else ""
+        if isinstance(star, exp.Star) and (of == name.lower() or (alone and not of)):
+            star.set("except_", [*(star.args.get("except_") or []), exp.Identifier(this="op", quoted=True)])

@@ -9,7 +9,8 @@ streams that are all cut into the same intervals are their pairs, in the windows
 
     SELECT count(*) FROM a JOIN b [RANGE TUMBLING 5 MINUTES] ON a.k = b.k
 
-A SELECT with such streams is split: into the queries that give them, and what is left, over their names.
+A SELECT with such streams is split: into the queries that give them, and what is left, over their names. A SELECT in
+parentheses may also stand in FROM of a subquery, or of what WITH defines.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from millpond.types import (
     Column,
     Derivation,
     InnerStream,
+    LatestRowsWindow,
     PairsQuery,
     Query,
     QueryDefinition,
@@ -58,6 +60,11 @@ _ROWS_WORK = (
     "FROM s [RANGE TUMBLING 1 HOUR] WHERE …, with what selects rows behind the window;"
     " or CREATE STREAM x AS SELECT … FROM s, and FROM x [RANGE TUMBLING 1 HOUR]"
 )
+_LATEST_WORK = (
+    "(SELECT k, last(v) AS v FROM s [RANGE TUMBLING 1 HOUR] GROUP BY k) [RANGE TUMBLING 1 HOUR ORIGIN '1 microsecond'],"
+    " which is over the last row of each k in each hour; or (SELECT ISTREAM(…) FROM s [PARTITION BY k ROWS 1]), over"
+    " every row that becomes the last one of its k"
+)
 _STREAM_WORKS = f"(SELECT PAIRS(…) FROM …) [RANGE TUMBLING 1 HOUR] AS p, or {PAIRS_WORK}"
 
 
@@ -74,7 +81,7 @@ class Split:
     """A SELECT over streams without a name: these, and what is left, over their names."""
 
     streams: tuple[Unnamed, ...]
-    select: exp.Select
+    select: exp.Query
 
 
 def split(written: WrittenSelect, schema: Schema) -> Split | None:
@@ -85,27 +92,20 @@ def split(written: WrittenSelect, schema: Schema) -> Split | None:
     select, text, source = written.tree, written.text, written.source
     if "[" not in text and select.find(FromParentheses) is None:
         return None
-    if not isinstance(select, exp.Select) or select.args.get("from_") is None:
-        _refuse_elsewhere(select, [], source)
-        return None
     items = _items(select)
     bare = next((i for i in items if _is_bare_join(i) and not _is_join(i, select, text)), None)
     if bare is not None:
         message = "a join in parentheses is a stream with a window behind them, or behind the aggregates"
         raise source.error(message, bare, PAIRS_WORK)
-    found = [
-        i for i in items if isinstance(i, exp.Subquery) and (window_of(i) is not None or _is_join(i, select, text))
-    ]
+    found = _streams_in(select, text)
     _refuse_elsewhere(select, found, source)
     if not found:
         shared = _tumbling_together(select, items, schema, source)
-        if shared is None:
+        if shared is None or not isinstance(select, exp.Select):
             return None
         select = _in_parentheses(select, shared)
     tree = select.copy()
-    found = [
-        i for i in _items(tree) if isinstance(i, exp.Subquery) and (window_of(i) is not None or _is_join(i, tree, text))
-    ]
+    found = _streams_in(tree, text)
     names = {node.name.lower() for node in tree.find_all(exp.Identifier)}
     streams: list[Unnamed] = []
     for item in found:
@@ -118,6 +118,7 @@ def split(written: WrittenSelect, schema: Schema) -> Split | None:
             read = dict.fromkeys(t.name for t in inner.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
             called, table_joins = f"what is selected from {' and '.join(read)}", []
         else:
+            assert isinstance(tree, exp.Select)
             join = _Join(tree, item, schema, source)
             inner, called, table_joins = join.split(alias), join.called, join.table_joins
         count = sum(s.name.startswith(called) for s in streams)
@@ -127,7 +128,22 @@ def split(written: WrittenSelect, schema: Schema) -> Split | None:
     return Split(tuple(streams), tree)
 
 
-def _items(select: exp.Select) -> list[exp.Expr]:
+def _streams_in(select: exp.Query, text: str) -> list[exp.Subquery]:
+    """What stands in FROM in parentheses and is a stream; within such a one there may be others, which are its own."""
+    own = [i for i in _items(select) if isinstance(i, exp.Subquery)]
+    found = [i for i in own if window_of(i) is not None or _is_join(i, select, text)]
+    for each in select.find_all(exp.Subquery, bfs=False):
+        deep = (
+            window_of(each) is not None and isinstance(each.this, exp.Query) and not isinstance(each.this, exp.Subquery)
+        )
+        if deep and isinstance(each.parent, exp.From | exp.Join) and not any(_inside(each, f) for f in found):
+            found.append(each)
+    return found
+
+
+def _items(select: exp.Query) -> list[exp.Expr]:
+    if not isinstance(select, exp.Select) or select.args.get("from_") is None:
+        return []
     return [select.args["from_"].this, *(j.this for j in select.args.get("joins") or [])]
 
 
@@ -138,13 +154,13 @@ def _is_bare_join(item: exp.Expr) -> bool:
     return isinstance(item.this, exp.Table | exp.Subquery) and bool(item.this.args.get("joins"))
 
 
-def _is_join(item: exp.Expr, select: exp.Select, text: str) -> bool:
+def _is_join(item: exp.Expr, select: exp.Query, text: str) -> bool:
     """Whether an item is a join in parentheses whose windows stand behind the aggregates."""
     return _is_bare_join(item) and not select.args.get("joins") and bool(windowed_calls(select, text))
 
 
 def _refuse_elsewhere(select: exp.Query, found: Sequence[exp.Expr], source: Source) -> None:
-    """Refuse windows behind parentheses that are not those of FROM items of the outermost SELECT, or within them."""
+    """Refuse windows behind parentheses that are not those of streams, or within them."""
     for each in select.find_all(exp.Subquery):
         clause = window_of(each)
         node: exp.Expr | None = each
@@ -157,9 +173,7 @@ def _refuse_elsewhere(select: exp.Query, found: Sequence[exp.Expr], source: Sour
             )  # fmt: skip
 
 
-def _tumbling_together(
-    select: exp.Select, items: list[exp.Expr], schema: Schema, source: Source
-) -> WindowClause | None:
+def _tumbling_together(select: exp.Query, items: list[exp.Expr], schema: Schema, source: Source) -> WindowClause | None:
     """The intervals that several joined streams are all cut into; None where they are not."""
     if len(items) < 2 or to_stream_of(select) is not None:
         return None
@@ -184,7 +198,7 @@ def _in_parentheses(select: exp.Select, clause: WindowClause) -> exp.Select:
     return tree
 
 
-def _put(tree: exp.Select, item: exp.Subquery, name: str, alias: str, joins: list[exp.Join]) -> None:
+def _put(tree: exp.Query, item: exp.Subquery, name: str, alias: str, joins: list[exp.Join]) -> None:
     """Put a stream in the place of what stands in parentheses, with joins of tables behind it."""
     identifier = exp.Identifier(this=name, quoted=True)
     table = exp.Table(this=identifier, alias=exp.TableAlias(this=exp.Identifier(this=alias, quoted=True)))
@@ -436,8 +450,12 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
     if isinstance(query, WindowedQuery):
         return _of_windows(unnamed, query)
     if not isinstance(query, Relational) or not query.makes_stream:
+        windows = [i.window for i in query.inputs] if isinstance(query, RelationQuery) else []
+        latest = any(isinstance(w, LatestRowsWindow) and w.partition for w in windows)
         raise source.error(
-            "a window stands behind a stream, and what is in these parentheses is none", unnamed.select, _ROWS_WORK
+            "a window stands behind a stream, and what is in these parentheses is none",
+            unnamed.select,
+            _LATEST_WORK if latest else _ROWS_WORK,
         )
     if isinstance(query, RelationQuery) and query.operator == "rstream":
         raise source.error(

@@ -141,8 +141,13 @@ class EdgeReader:
         first = self.token
         begin = self.edge("BEGIN") if self.take("BEGIN") else None
         end = self.edge("END") if self.take("END") else None
-        ordered = begin is None or end is None or begin.kind != end.kind or begin.value <= end.value
-        if not ordered:
+        same = begin is not None and end is not None and begin.kind == end.kind
+        if (
+            begin is not None
+            and end is not None
+            and same
+            and (begin.value < end.value if begin.kind == "rows" else begin.value > end.value)
+        ):
             self.fail("the window begins after it ends", first)
         return begin, end
 
@@ -177,8 +182,8 @@ class EdgeReader:
             self.index += 1
             rows = self.rows()
             if rows is not None:
-                if which == "END" or sign > 0 or total:
-                    self.fail("a number of rows counts back from NOW", first, "BEGIN NOW - 1000 ROWS")
+                if sign > 0 or total:
+                    self.fail("a number of rows counts back from NOW", first, f"{which} NOW - 1000 ROWS")
                 return Edge("rows", rows)
             total += sign * self.time()
         if abs(total) > _LIMIT:

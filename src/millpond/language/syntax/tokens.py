@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 
+import duckdb
 from sqlglot.errors import TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
@@ -36,3 +37,15 @@ def _unclosed(script: str) -> tuple[int, str]:
         if found[1]:
             return found.start(), {"'": "the text", '"': "the name"}.get(found[1], "the comment")
     return 0, "a text"
+
+
+def is_plain_name(name: str) -> bool:
+    """Whether a name stands for itself without quotes, here and in DuckDB: in small letters, and no keyword.
+
+    >>> is_plain_name("price"), is_plain_name("Price"), is_plain_name("order"), is_plain_name("a b")
+    (True, False, False, False)
+    """
+    if not re.fullmatch(r"[a-z_][a-z0-9_]*", name):
+        return False
+    own = [token.token_type for token in tokenize(name)] == [TokenType.VAR]
+    return own and [kind for _, kind in duckdb.tokenize(name)] == [duckdb.token_type.identifier]

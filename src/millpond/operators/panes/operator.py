@@ -105,7 +105,7 @@ class PanesOperator(WindowOperator):
     """Windows over the pane partials of one synopsis."""
 
     spec_kind, query_kind, mapper_kind = PanesSpec, WindowQuery, PanesMapper
-    state_word = "panes"
+    state_word, state_kind = "panes", PaneState
     spec: PanesSpec
 
     @classmethod
@@ -152,10 +152,6 @@ class PanesOperator(WindowOperator):
             return delta
         spare = min(revise_for(query_of(q), q.definition.options) for q in limited)
         return with_cut(self.spec, delta, min(known.bound, known.high), spare)
-
-    def as_of(self, task: MergeTask, state: Any, since: int) -> PaneState:
-        """See `WindowOperator`."""
-        return PaneState(task.version, task.segments, task.shard, self.owner, self.spec, state.delta, since)
 
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""

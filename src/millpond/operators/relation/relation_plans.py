@@ -10,6 +10,7 @@ from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.filters.subjects import pipelines_of
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relation.join_facts import graph_facts, place_facts
+from millpond.operators.relation.recompute_cost import recompute_cost
 from millpond.operators.relational.relational_plans import relational_plan
 from millpond.progress import NEVER, StreamProgress
 from millpond.relations import stretches
@@ -51,11 +52,12 @@ def _plan(facts: PlanFacts, query: RelationQuery, adhoc: bool) -> Iterator[Fact]
             yield from graph_facts(query, join, adhoc)
         case Driven():
             yield from _probes(facts, query)
-        case Recomputed() if query.lifted is None:
-            yield Fact("plan", "recomputed, instant by instant (DuckDB cannot evaluate it for many instants at once)")
         case Recomputed(reason):
             every = "recomputed, at every instant at which a window changes, all instants of an epoch at once"
-            yield Fact("plan", every + (f" ({reason})" if reason else ""))
+            single = "recomputed, instant by instant (DuckDB cannot evaluate it for many instants at once)"
+            yield Fact("plan", single if query.lifted is None else every + (f" ({reason})" if reason else ""))
+            if adhoc:
+                yield recompute_cost(facts, query)
         case _:
             assert_never(query.plan)
 

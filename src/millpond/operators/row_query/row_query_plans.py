@@ -16,8 +16,11 @@ def row_query_plan(query: RowQuery) -> PlanNode:
     over = "the union of streams" if query.query.feeds else "streams" if several else "stream"
     sides = [PlanNode("stream", f"of {side.stream}", tuple(_side(side))) for side in query.sides]
     found = [] if several else list(sides[0].facts)
-    if query.join is not None:
-        found.append(Fact("join", f"{query.join.left} {query.join.operator} {query.join.right}"))
+    for factor in query.factors:
+        of = [f" of {query.sides[n].stream}" if query.further else "" for n in (factor.first, factor.second)]
+        found.append(Fact("join", f"{factor.left}{of[0]} {factor.operator} {factor.right}{of[1]}"))
+        if factor.where is not None:
+            found.append(Fact("on rows joined so far", str(factor.where)))
     if query.query.where:
         found.append(Fact("on joined rows", str(query.query.where)))
     if isinstance(query.query, GroupScan):

@@ -9,55 +9,29 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import duckdb
 import pyarrow as pa
 
-from millpond.manifests.owed import Owed, owed_together
-from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
+from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
-from millpond.operators.windowed.evaluation import Shown, State, difference
-from millpond.operators.windowed.group_bounds import Edges, edges_of
+from millpond.operators.windowed.evaluation import Shown, State
+from millpond.operators.windowed.group_bounds import Edges
+from millpond.operators.windowed.over_rows import OfRows, advance_rows, between_edges
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import RowsSpec, finish_windows, merge_partials
-from millpond.synopses.row_answers import earliest_time, fold_row_windows, touched
+from millpond.synopses.row_answers import fold_row_windows
 from millpond.types import RowWindowQuery
 
 
 def advance(
     db: duckdb.DuckDBPyConnection, spec: RowsSpec, state: State, closing: Closing[RowWindowQuery]
 ) -> Advanced[WindowProgress]:
-    """Close windows, and revise closed ones that late rows of the delta change; groups have edges of their own."""
-    changed, fresh = None, None
-    query, delta = closing.query, state.delta
-    before, after = edges_of(closing.before.closed, closing.until, closing.groups, closing.before.own.groups, int)
-    closed, furthest = before.common, before.most
-    if closing.late == "revise" and furthest > NEVER and delta.num_rows:
-        behind = delta.filter(pa.array(delta["pane"].to_numpy() < before.of(delta)))
-        low = max(earliest_time(behind), closing.before.start) if behind.num_rows else furthest
-        if closing.owes:
-            low = max(low, covered_from(closing))
-        if low < furthest:
-            old, new = touched(db, spec, behind, state.before(low), state.after(low))
-            was, now = (row_answers(db, spec, query, rows, Edges(low), before) for rows in (old, new))
-            changed = difference(db, query, was, now, closing.given(low, furthest), closing.options.pairs)
-    if after != before:
-        fresh = row_answers(db, spec, query, state.after(closed), before, after)
-    return advanced(closing, [changed], [fresh], None, owed=owed(delta, closing))
-
-
-def covered_from(closing: Closing[RowWindowQuery]) -> int:
-    """The instant from which on state covers the windows that end there."""
-    return min(closing.before.closed, horizon_of(closing.query, closing.options, closing.before, closing.known))
-
-
-def owed(rows: pa.Table, closing: Closing[RowWindowQuery]) -> tuple[Owed, ...]:
-    """What an epoch owes for its rows: they move the numbers of all rows behind them."""
-    if not closing.owes or closing.before.closed <= NEVER or not rows.num_rows:
-        return ()
-    low = max(earliest_time(rows), closing.before.start)
-    return owed_together([Owed(low, covered_from(closing), closing.epoch, closing.epoch)])
+    """Close windows, and revise closed ones that late rows of the delta change."""
+    partition = spec.key_names[: spec.rows.partition]
+    return advance_rows(db, OfRows(partition, partial(row_answers, db, spec, closing.query)), state, closing)
 
 
 def catch_up(
@@ -85,10 +59,7 @@ def row_answers(
     folded = fold_row_windows(db, spec, query, rows, since.common, before.most)
     if folded is None:
         return None
-    if since.further or before.further:
-        ends = folded["end"].to_numpy()
-        folded = folded.filter(pa.array((ends >= since.of(folded)) & (ends < before.of(folded))))
-    answers = finish_windows(db, query, spec.time, folded)
+    answers = finish_windows(db, query, spec.time, between_edges(folded, "end", since, before))
     return answers if answers.num_rows else None
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -12,21 +11,20 @@ import pyarrow as pa
 
 from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
-from millpond.manifests.owed import owed_together
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.rows.advance import advance, catch_up, open_answers, owed
+from millpond.operators.rows.advance import advance, catch_up, open_answers
 from millpond.operators.rows.row_window_plans import row_window_facts
 from millpond.operators.rows.state import RowState, row_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import OF_ROWS, WindowOperator, check_marks
+from millpond.operators.windowed.operator import OF_ROWS, check_marks
+from millpond.operators.windowed.over_rows import OverRows
 from millpond.operators.windowed.past_windows import EachWindow, HistoryState, OneWindow
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
-from millpond.progress import FOREVER
 from millpond.synopses import finish_windows, merge_partials
 from millpond.synopses.last_window import bounded, start_of_last
 from millpond.synopses.row_answers import last_row_windows
@@ -51,12 +49,12 @@ class RowsMapper(SynopsisMapper):
         return whole, [whole]
 
 
-class RowsOperator(WindowOperator):
+class RowsOperator(OverRows):
     """Windows that end with rows, over the rows of one synopsis."""
 
     spec_kind, query_kind, mapper_kind = RowsSpec, RowWindowQuery, RowsMapper
     refuses, state_word = OF_ROWS, "row window"
-    ends_open = 1
+    state_kind = RowState
     spec: RowsSpec
 
     @classmethod
@@ -71,24 +69,13 @@ class RowsOperator(WindowOperator):
         spec, epoch = self.spec, task.manifest.epoch
         known = progress_of(self.catalog, spec, task.manifest.progress)
         delta, too_late = on_time(spec, together(list(parts)), known.bound, known.high)
-        state = self._state(task, delta, None)
+        state = self.state(task, delta)
         chunks = [row_chunk(self.owner, epoch, delta)] if delta.num_rows else []
         return state, chunks, delta, too_late
-
-    def _state(self, task: MergeTask, delta: pa.Table, since: int | None) -> RowState:
-        return RowState(task.version, task.segments, task.shard, self.owner, self.spec, delta, since)
-
-    def as_of(self, task: MergeTask, state: Any, since: int) -> RowState:
-        """See `WindowOperator`."""
-        return self._state(task, state.delta, since)
 
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
-
-    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
-        """See `WindowOperator`."""
-        return replace(closing.before, owed=owed_together([*closing.before.owed, *owed(rows, closing)]))
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
@@ -150,10 +137,6 @@ class RowsOperator(WindowOperator):
         """See `Answering`: the bound must pass a row."""
         return before <= high
 
-    def open_end(self, known: QueryProgress) -> int:
-        """See `WindowOperator`: progress must be beyond the end of a window, since equal times may still come."""
-        return 0 if known.closed >= FOREVER else 1
-
     @classmethod
     def view(cls, standing: Standing, owner: str) -> str:
         """See `Answering`."""
@@ -166,10 +149,6 @@ class RowsOperator(WindowOperator):
     def pane_text(self) -> str:
         """See `WindowOperator`."""
         return "rows"
-
-    def low_of(self, standing: Standing, answered: int) -> int:
-        """See `WindowOperator`: an instant; rows know what windows that end from it on need."""
-        return answered
 
     def settle(self, task: MergeTask, state: RowState) -> None:
         """See `WindowOperator`."""

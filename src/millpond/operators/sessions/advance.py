@@ -14,63 +14,30 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from millpond.manifests.owed import Owed, owed_of, owed_together
-from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
+from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
-from millpond.operators.windowed.evaluation import Shown, State, difference
-from millpond.operators.windowed.group_bounds import Edges, edges_of
+from millpond.operators.windowed.evaluation import Shown, State
+from millpond.operators.windowed.group_bounds import Edges
+from millpond.operators.windowed.over_rows import OfRows, advance_rows, between_edges
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
-from millpond.progress import FOREVER, NEVER
+from millpond.progress import FOREVER
 from millpond.synopses import SessionsSpec, finish_windows
-from millpond.synopses.session_partials import CUT, between, stack, torn_ends, torn_in, touched
+from millpond.synopses.session_partials import CUT, between, stack, torn_ends, torn_in
 from millpond.types import SessionQuery
 
 
 def advance(
     db: duckdb.DuckDBPyConnection, spec: SessionsSpec, state: State, closing: Closing[SessionQuery]
 ) -> Advanced[WindowProgress]:
-    """Report sessions that are over, and revise those before that late rows change; groups have edges of their own."""
-    changed, fresh, torn = None, None, []
-    query, delta = closing.query, state.delta
-    before, after = edges_of(closing.before.closed, closing.until, closing.groups, closing.before.own.groups, int)
-    closed, furthest = before.common, before.most
-    since = closed  # a session that is over only now may have joined one that was over before
-    if closing.late == "revise" and furthest > NEVER and delta.num_rows:
-        late = delta.filter(pa.array(delta["pane"].to_numpy() < before.of(delta)))
-        low = max(int(pc.min(late["pane"]).as_py()), closing.before.start) if late.num_rows else furthest
-        if closing.owes:
-            low = max(low, covered_from(closing))
-        if low < furthest:
-            since = min(low, closed)
-            rows = (state.before(low), state.after(low))
-            old, new = (t.filter(pa.array(touched(db, spec, late, t))) for t in rows)
-            was, now = (session_answers(db, spec, query, each, Edges(low), before) for each in (old, new))
-            torn += [torn_ends(db, spec, each, low, closed) for each in (old, new)]
-            changed = difference(db, query, was, now, closing.given(NEVER, furthest), closing.options.pairs)
-    if after != before:
-        fresh = session_answers(db, spec, query, state.after(since), before, after)
-        # What is made from the archive waits for the bound of all groups.
-        torn.append(torn_ends(db, spec, state.after(since), closed, after.common))
-    behind = [*owed(delta, closing), *(o for each in torn for o in owed_of(*each, closing.epoch))]
-    return advanced(closing, [changed], [fresh], None, owed=behind)
-
-
-def covered_from(closing: Closing[SessionQuery]) -> int:
-    """The instant from which on state covers the sessions that end there."""
-    return min(closing.before.closed, horizon_of(closing.query, closing.options, closing.before, closing.known))
-
-
-def owed(rows: pa.Table, closing: Closing[SessionQuery]) -> tuple[Owed, ...]:
-    """What an epoch owes for its rows: the sessions behind what state covers that they may be in, join or cut."""
-    if not closing.owes or closing.before.closed <= NEVER or not rows.num_rows:
-        return ()
-    low = max(int(pc.min(rows["pane"]).as_py()), closing.before.start)
-    return owed_together([Owed(low, covered_from(closing), closing.epoch, closing.epoch)])
+    """Report sessions that are over, and revise those before that late rows of the delta change."""
+    answers = partial(session_answers, db, spec, closing.query)
+    return advance_rows(db, OfRows(spec.spread, answers, partial(torn_ends, db, spec)), state, closing)
 
 
 def catch_up(
@@ -103,9 +70,7 @@ def session_answers(
     found = between(db, spec, rows, since.common, before.most)
     if found is None:
         return None
-    if since.further or before.further:
-        ends = found["until"].to_numpy()
-        found = found.filter(pa.array((ends >= since.of(found)) & (ends < before.of(found))))
+    found = between_edges(found, "until", since, before)
     names = {"pane": "start", "until": "end"}
     folded = found.rename_columns([names.get(n, n) for n in found.column_names])
     answers = finish_windows(db, query, spec.time, folded)

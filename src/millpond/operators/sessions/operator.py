@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any, ClassVar
 
@@ -13,22 +12,21 @@ import pyarrow.compute as pc
 
 from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
-from millpond.manifests.owed import owed_together
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers, owed
+from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers
 from millpond.operators.sessions.session_plans import session_facts, session_text
 from millpond.operators.sessions.state import WHOLE, SessionState, living, session_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import OF_ROWS, WindowOperator, check_marks
+from millpond.operators.windowed.operator import OF_ROWS, check_marks
+from millpond.operators.windowed.over_rows import OverRows
 from millpond.operators.windowed.past_windows import EachWindow, HistoryState
 from millpond.operators.windowed.stored import PANES
 from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
-from millpond.progress import FOREVER
 from millpond.support.errors import Refusal
 from millpond.synopses.session_partials import (
     SessionsSpec,
@@ -66,11 +64,10 @@ class SessionsMapper(SynopsisMapper):
         return whole, [whole]
 
 
-class SessionsOperator(WindowOperator):
+class SessionsOperator(OverRows):
     """Sessions over the rows of one synopsis."""
 
     spec_kind, query_kind, mapper_kind = SessionsSpec, SessionQuery, SessionsMapper
-    ends_open = 1
     state_word = "sessions"
     refuses: ClassVar[Mapping[str, str]] = {
         **OF_ROWS,
@@ -78,6 +75,7 @@ class SessionsOperator(WindowOperator):
         "flush": "flush='{value}' spreads what windows answer that end together; sessions end one by one",
         "empty": "empty='report' is for windows that end at instants; sessions are made of rows",
     }
+    state_kind = SessionState
     spec: SessionsSpec
 
     @classmethod
@@ -94,22 +92,11 @@ class SessionsOperator(WindowOperator):
         delta, too_late = on_time(spec, stack(list(parts)), epoch, known.bound, known.high)
         delta = merge_sessions(task.db, spec, [delta])
         chunks = [session_chunk(self.owner, epoch, delta)] if delta.num_rows else []
-        return self._state(task, delta, None), chunks, delta, too_late
-
-    def _state(self, task: MergeTask, delta: pa.Table, since: int | None) -> SessionState:
-        return SessionState(task.version, task.segments, task.shard, self.owner, self.spec, delta, since)
-
-    def as_of(self, task: MergeTask, state: Any, since: int) -> SessionState:
-        """See `WindowOperator`."""
-        return self._state(task, state.delta, since)
+        return self.state(task, delta), chunks, delta, too_late
 
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
         return advance(db, self.spec, state, closing)
-
-    def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
-        """See `WindowOperator`."""
-        return replace(closing.before, owed=owed_together([*closing.before.owed, *owed(rows, closing)]))
 
     def catch_up(
         self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
@@ -179,10 +166,6 @@ class SessionsOperator(WindowOperator):
         """See `Answering`."""
         return True
 
-    def open_end(self, known: QueryProgress) -> int:
-        """See `WindowOperator`: progress must be beyond the end of a session, since a row may come at it."""
-        return 0 if known.closed >= FOREVER else 1
-
     @classmethod
     def view(cls, standing: Standing, owner: str) -> str:
         """See `Answering`."""
@@ -193,10 +176,6 @@ class SessionsOperator(WindowOperator):
     def pane_text(self) -> str:
         """See `WindowOperator`."""
         return "sessions"
-
-    def low_of(self, standing: Standing, answered: int) -> int:
-        """See `WindowOperator`: an instant from which on sessions end."""
-        return answered
 
     def compacted_as(self, kind: str) -> str:
         """See `Operator`: what epochs brought beside a whole."""

@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 from millpond.manifests.places import state_folder
 from millpond.operators.windowed.stored import KEPT_ROWS, PANES, StoredState
 from millpond.progress import FOREVER, NEVER
+from millpond.synopses.row_partials import touched
 from millpond.synopses.session_partials import (
     Sealed,
     SessionsSpec,
@@ -31,7 +32,6 @@ from millpond.synopses.session_partials import (
     stack,
     step,
     torn_in,
-    touched,
 )
 from millpond.tables import Chunk, Segment, read_chunks
 from millpond.tables.shard_cache import ShardCache
@@ -141,7 +141,7 @@ class SessionState(StoredState[SessionsSpec]):
             whole = rows["pane"].to_numpy()[torn_in(rows) == 0]
             if over is None or whole.min(initial=FOREVER) < kept.deep_low:
                 return None
-            late = touched(self.db, self.spec, rows.filter(pc.less(rows["pane"], kept.low)), over)
+            late = touched(self.db, self.spec.spread, rows.filter(pc.less(rows["pane"], kept.low)), over)
             tail, over = stack([over.filter(pa.array(late)), tail]), over.filter(pa.array(~late))
         came = step(self.db, self.spec, Sealed(rows.slice(0, 0), tail), rows, FOREVER)
         return replace(kept, tail=came.rows, over=over)

@@ -48,10 +48,9 @@ from millpond.operators.windowed.evaluation import Shown
 from millpond.operators.windowed.group_bounds import group_bounds
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
-from millpond.operators.windowed.numbers import REVISIONS, numbers_in, put_numbers_together
+from millpond.operators.windowed.numbers import REVISIONS, differing, numbers_in, put_numbers_together
 from millpond.operators.windowed.ordering import in_order
 from millpond.operators.windowed.past_windows import WindowKind, answer_past, retell_past
-from millpond.operators.windowed.reported import differing
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.support.errors import Refusal
@@ -96,11 +95,13 @@ class WindowState(Shown, Protocol):
 class WindowOperator(Answering, WindowKind):
     """Windows over the state of one synopsis, which all its queries share.
 
-    spec_kind: of such synopses. mapper_kind: makes partials of rows for one. state_word: what SHOW SYNOPSES calls them.
+    spec_kind: of such synopses. mapper_kind: makes partials of rows for one. state_kind: their state in a shard.
+    state_word: what SHOW SYNOPSES calls them.
     """
 
     spec_kind: ClassVar[type]
     mapper_kind: ClassVar[type[SynopsisMapper]]
+    state_kind: ClassVar[type[Any]]
     state_word: ClassVar[str]
     refuses: ClassVar[Mapping[str, str]] = {"every": ONLY_RSTREAM}
     progress_kind: type[WindowProgress] = WindowProgress
@@ -126,10 +127,6 @@ class WindowOperator(Answering, WindowKind):
     @abstractmethod
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[WindowState, list[Chunk], pa.Table, int]:
         """The state with the epoch's rows, chunks to store, the rows as they are stored, and how many come too late."""
-
-    @abstractmethod
-    def as_of(self, task: MergeTask, state: WindowState, since: int) -> WindowState:
-        """The state as of epoch `since`."""
 
     @abstractmethod
     def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
@@ -180,6 +177,10 @@ class WindowOperator(Answering, WindowKind):
         """Whether a window closes when progress is `reached`. high: of the stream."""
 
     # -- what they share
+
+    def state(self, task: MergeTask, delta: pa.Table, since: int | None = None) -> Any:
+        """The state in a shard, before and after the rows of the epoch; since: as of that epoch."""
+        return self.state_kind(task.version, task.segments, task.shard, self.owner, self.spec, delta, since)
 
     def bound(self, standing: Standing, progress: Mapping[str, StreamProgress], clock: int) -> int:
         """See `Answering`."""
@@ -333,7 +334,7 @@ class WindowOperator(Answering, WindowKind):
         if since is None:
             result = self.advance(task.db, state, closing)
         else:
-            missed = self.as_of(task, state, since)
+            missed = self.state(task, state.delta, since)
             result = self.catch_up(task.db, missed, [*missed.parts(), stored], closing)
         if spread:
             result = self.smooth(task, state, replace(closing, until=until), result, owner)

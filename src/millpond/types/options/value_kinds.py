@@ -17,7 +17,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from millpond.support.spelling import nearest
 from millpond.types.durations import duration, parse_duration, parse_timestamp
-from millpond.types.instants import micros_of
+from millpond.types.instants import micros_of, moment_of
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -325,6 +325,13 @@ class Start(Kind[Literal["start"] | int]):
     def parse(self, text: str) -> Literal["start"] | int:
         """'start', or the microseconds."""
         return "start" if text.lower() == "start" else parse_timestamp(text)
+
+    def shown(self, value: Any) -> str:
+        """'start', or the instant as a timestamp; one beyond those that can be written is the last that can."""
+        if isinstance(value, str):
+            return value
+        least, most = (micros_of(dt.datetime(*day)) for day in ((1, 1, 1), (9999, 12, 31)))
+        return str(moment_of(min(most, max(least, value))))
 
     @property
     def expected(self) -> str:

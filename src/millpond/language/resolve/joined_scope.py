@@ -1,4 +1,4 @@
-"""Names inside a SELECT over two streams: the joined row has columns "0.column" and "1.column"."""
+"""Names inside a SELECT over several streams: the joined row has columns "0.column", "1.column", …"""
 
 from __future__ import annotations
 
@@ -13,13 +13,15 @@ from millpond.language.syntax.source_text import Source, nearest, placed, token_
 from millpond.support.errors import StatementError
 from millpond.types import Column, StreamDefinition, StreamOptions
 
-_JOINED = re.compile(r"[01]\.")
+#: Streams that a row query can join: a side is a digit.
+MOST_SIDES = 8
+_JOINED = re.compile(r"[0-7]\.")
 
 
-class PairScope(RowScope):
-    """Names at the level of joined rows: columns of two streams, with the stream's name or alias where they clash."""
+class JoinedScope(RowScope):
+    """Names at the level of joined rows: columns of several streams, with the stream's name where they clash."""
 
-    def __init__(self, source: Source, streams: tuple[StreamDefinition, StreamDefinition], aliases: list[str]) -> None:
+    def __init__(self, source: Source, streams: tuple[StreamDefinition, ...], aliases: list[str]) -> None:
         self.streams, self.names_of_sides = streams, aliases
         columns = [Column(f"{n}.{c.name}", c.type) for n, s in enumerate(streams) for c in s.all_columns]
         clash = next((c.name for s in streams for c in s.all_columns if _JOINED.match(c.name)), None)
@@ -45,8 +47,8 @@ class PairScope(RowScope):
             return _identifier(f"{side}.{known.name}", parts[1]), parts[2:]
         found = [(n, c) for n, s in enumerate(self.streams) if (c := s.column(first.name)) is not None]
         if len(found) > 1:
-            choices = " or ".join(f"{alias}.{found[0][1].name}" for alias in self.names_of_sides)
-            raise self.source.error(f"column '{first.name}' is in both streams", first, choices)
+            choices = " or ".join(f"{self.names_of_sides[n]}.{column.name}" for n, column in found)
+            raise self.source.error(f"column '{first.name}' is in {_several(len(found))} streams", first, choices)
         if found:
             return _identifier(f"{found[0][0]}.{found[0][1].name}", first), parts[1:]
         if len(parts) > 1 and first.name.lower() not in self.columns:
@@ -78,12 +80,12 @@ class PairScope(RowScope):
         return SelectItem(node, exp.Identifier(this=name.name[2:], quoted=True))
 
     def star(self, item: SelectItem) -> list[SelectItem]:
-        """`*`, `alias.*` and `* EXCLUDE (a)` as columns of both streams, the first one's first."""
+        """`*`, `alias.*` and `* EXCLUDE (a)` as columns of the streams, in the order of FROM."""
         node = item.node
         star = node.this if isinstance(node, exp.Column) else node
         if not isinstance(star, exp.Star):
             return [item]
-        sides = [0, 1]
+        sides = list(range(len(self.streams)))
         if isinstance(node, exp.Column):
             of = node.parts[0]
             side = self.side(of.name)
@@ -115,6 +117,10 @@ class PairScope(RowScope):
 
         parts = (known(error.message), error.text, error.start, error.end, known(error.expected), known(error.nearest))
         raise StatementError(*parts) from None
+
+
+def _several(count: int) -> str:
+    return "both" if count == 2 else f"{count}"
 
 
 def _joined(side: int, name: str) -> exp.Column:
