@@ -55,6 +55,8 @@ def test_select_from_files(inline_pond: Factory, data: Path) -> None:
         ("CREATE STREAM x FROM 'data/w.parquet'", "event time"),
         ("CREATE STREAM x FROM 'data'", "cannot be told from its name"),
         ("COPY s TO 'data/x.txt'", "cannot be told from its name"),
+        ("COPY s TO 'data/x.parquet.gz'", "cannot be told from its name"),
+        ("COPY s TO 'data/x.csv' (FORMAT json)", "a file that is called 'data/x.csv' is read as csv"),
         ("COPY s TO 'nowhere/x.csv'", "cannot be written"),
         ("COPY nothing TO 'x.csv'", "there is no stream"),
     ],
@@ -80,6 +82,98 @@ def test_a_stream_with_the_columns_of_files(inline_pond: Factory, data: Path) ->
     assert pond.sql("CREATE STREAM IF NOT EXISTS x FROM 'data/*.csv'").message == "stream x exists"
 
 
+_FILES = {
+    "g.csv": "day,clock,v\n24.12.2024,08:00:00,1\n25.12.2024,08:00:01,2\n",
+    "h.csv": "ts,day,v\n2024-12-01 08:00:00,24.12.2024,1\n2024-12-01 08:00:01,25.12.2024,2\n",
+    "j.ndjson": '{"ts":"2024-12-01 08:00:00","d":"24/12/2024"}\n{"ts":"2024-12-01 08:00:00","d":"25/12/2024"}\n',
+    "us.csv": "ts,v\n12/24/2024 08:00:00,1\n12/25/2024 08:00:00,2\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "shown"),
+    [
+        ("g.csv", "event_time='day, clock', time_format='%d.%m.%Y %H:%M:%S'", '"day" VARCHAR,\n  "clock" VARCHAR'),
+        ("h.csv", "lateness='1s'", '"ts" TIMESTAMP,\n  "day" VARCHAR,\n  "v" BIGINT'),
+        ("j.ndjson", "lateness='1s'", '"ts" TIMESTAMP,\n  "d" VARCHAR'),
+        ("us.csv", "event_time='ts', time_format='%m/%d/%Y %H:%M:%S'", '"ts" VARCHAR,\n  "v" BIGINT'),
+    ],
+)
+def test_types_are_those_that_a_stream_reads(
+    inline_pond: Factory, data: Path, name: str, more: str, shown: str
+) -> None:
+    pond = inline_pond()
+    (data / name).write_text(_FILES[name])
+    assert shown in pond.sql(f"CREATE STREAM s FROM 'data/{name}' WITH ({more})").message
+    pond.drain()
+    assert pond.sql("SELECT count(*) AS n FROM s").rows() == [(2,)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[{"ts":"2024-12-01 08:00:00"},{"ts":"2024-12-02 08:00:00"}]',
+        '[\n{"ts":"2024-12-01 08:00:00"},\n{"ts":"2024-12-02 08:00:00"}\n]',
+    ],
+)
+@pytest.mark.parametrize("made", ["FROM 'data/a.json'", "(ts TIMESTAMP) WITH (path = 'data/a.json')"])
+def test_one_json_array_is_no_stream(inline_pond: Factory, data: Path, text: str, made: str) -> None:
+    (data / "a.json").write_text(text)
+    with pytest.raises(StatementError, match="it looks like one JSON array"):
+        inline_pond().sql(f"CREATE STREAM s {made}")
+
+
+@pytest.mark.parametrize(
+    ("options", "message", "under"),
+    [
+        ("", "there is no timestamp column (t BIGINT, k VARCHAR)", "n"),
+        ("WITH (event_time = 't')", "column t is BIGINT: in which unit does it count?", "'t'"),
+        ("WITH (lateness = '1s', event_time = 'tt')", "there is no column 'tt'", "'tt'"),
+        ("WITH (event_time = 'k', time_format = '%d %Q')", "'%d %Q' is no pattern of times", "'%d %Q'"),
+    ],
+)
+def test_faults_are_pointed_at_where_they_were_written(
+    inline_pond: Factory, data: Path, options: str, message: str, under: str
+) -> None:
+    (data / "n.csv").write_text("t,k\n1,a\n2,b\n")
+    with pytest.raises(StatementError) as error:
+        inline_pond().sql(f"CREATE STREAM n FROM 'data/n.csv' {options}")
+    assert message in str(error.value) and error.value.text[error.value.start : error.value.end] == under
+    assert error.value.text.startswith("CREATE STREAM n FROM")
+
+
+def test_files_that_are_not_utf8(inline_pond: Factory, data: Path) -> None:
+    (data / "l.csv").write_bytes("ts,k\n2024-01-01 00:00:00,M\u00fcller\n".encode("latin-1"))
+    with pytest.raises(StatementError, match="not utf-8"):
+        inline_pond().sql("CREATE STREAM l FROM 'data/l.csv'")
+
+
+_ENDS = [f"out.{form}{packed}" for form in ("csv", "tsv", "json", "ndjson", "jsonl") for packed in ("", ".gz", ".zst")]
+_STARTS = {".gz": b"\x1f\x8b", ".zst": b"\x28\xb5\x2f\xfd", "parquet": b"PAR1"}
+
+
+def test_what_was_copied_is_read_again(inline_pond: Factory, data: Path) -> None:
+    """Every name that a file may have: as a table, and as the source of a stream."""
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, l TEXT, v DOUBLE)")
+    texts = ["it's", "a,b\tc;d", 'say "x"', "two\nlines", None, "m\u00fcller"]
+    rows = [{"ts": f"2024-01-01 00:00:0{n}.000{n}", "k": k, "l": "l", "v": n / 4} for n, k in enumerate(texts)]
+    pond.ingest("s", rows)
+    pond.drain()
+    asked = "SELECT ts, k, l, v FROM {} ORDER BY ts"
+    expected = pond.sql(asked.format("s")).rows()
+    assert len(expected) == len(texts)
+    for number, name in enumerate(["out.parquet", *_ENDS]):
+        pond.sql(f"COPY (SELECT * FROM s) TO 'data/{name}'")
+        start = (data / name).read_bytes()[:4]
+        assert all(start.startswith(mark) == name.endswith(end) for end, mark in _STARTS.items()), name
+        assert pond.sql(asked.format(f"'data/{name}'")).rows() == expected, name
+        pond.sql(f"CREATE STREAM s{number} FROM 'data/{name}' WITH (lateness = '1 hour')")
+    pond.drain()
+    for number in range(len(_ENDS) + 1):
+        assert pond.sql(asked.format(f"s{number}")).rows() == expected, number
+
+
 @pytest.mark.parametrize("name", ["out.parquet", "out.csv", "out.ndjson"])
 def test_copy_to_files(inline_pond: Factory, data: Path, name: str) -> None:
     pond = inline_pond()
@@ -91,8 +185,8 @@ def test_copy_to_files(inline_pond: Factory, data: Path, name: str) -> None:
     assert pond.sql(f"SELECT k, v FROM 'data/{name}' ORDER BY v").rows() == [("it's", 1), (None, 2)]
     assert pond.sql(f"COPY s TO 'data/{name}'").message.startswith("2 rows")
     assert sorted(p.name for p in data.iterdir() if "out" in p.name) == [name]
-    pond.sql("COPY s TO 'data/all.csv' (FORMAT json)")
-    assert (data / "all.csv").read_text().startswith("{")
+    pond.sql("COPY s TO 'data/all.csv' (FORMAT csv)")
+    assert (data / "all.csv").read_text().startswith("ts,k,v")
 
 
 def test_nobody_reaches_files_over_http(inline_pond: Factory, data: Path, tmp_path: Path) -> None:

@@ -134,7 +134,7 @@ def test_offsets_count(tmp_path: Path) -> None:
 def test_bytes_that_are_not_text(tmp_path: Path) -> None:
     result = read_text(tmp_path, "a.csv", b"ts,n,t\n2020-01-01,1,a\n2020-01-01,2,\xff\xfe\n2020-01-01,3,c\n\xff\n", S)
     assert result.rows.column("t").to_pylist() == ["a", "c"]
-    assert bad(result)[0][0] == 1 and "does not fit VARCHAR" in bad(result)[0][1]
+    assert bad(result)[0][0] == 1 and "is not UTF-8" in bad(result)[0][1]
     assert bad(result)[1] == (3, "1 fields where 3 are expected")
     assert result.rejected.column("record").to_pylist()[0].startswith("2020-01-01,2,\ufffd")
     unmatched = read_text(tmp_path, "b.csv", b"ts,n,other\n2020-01-01,1,\xff\n", S)
@@ -267,6 +267,34 @@ def test_a_position_tells_the_line_of_an_editor(inline_pond: Any, tmp_path: Path
         pond.drain()
         for position, record in pond.sql("SELECT position, record FROM dead(s)").rows():
             assert text.splitlines()[position + (1 if header else 0)] == record  # an editor counts one more
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t"])
+def test_a_dead_record_can_be_fed_back(tmp_path: Path, delimiter: str) -> None:
+    fields = ["1,5", 'say "x"', "two\nlines", "a;b", "a\tb", "", None, "NA"]
+    every = stream(
+        *(f"{chr(97 + n)} VARCHAR" for n in range(len(fields))), "ts TIMESTAMP", null="NA", delimiter=delimiter
+    )
+    head = delimiter.join(c.name for c in every.columns)
+    written = ["NA" if f is None else '"' + f.replace('"', '""') + '"' for f in fields]
+    dead = read_text(tmp_path, "a.csv", f"{head}\n{delimiter.join([*written, 'never'])}\n", every).rejected
+    [record] = dead.column("record").to_pylist()
+    again = read_text(tmp_path, "b.csv", f"{head}\n{record.removesuffix('never')}2020-01-01\n", every)
+    assert [again.rows[c.name][0].as_py() for c in every.columns[:-1]] == fields
+
+
+def test_what_is_not_utf8_is_called_so(tmp_path: Path) -> None:
+    result = read_text(
+        tmp_path, "a.csv", "ts,t\n2020-01-01,M\u00fcller\n".encode("latin-1"), stream("ts TIMESTAMP", "t TEXT")
+    )
+    assert bad(result) == [(0, "column 't': 'M\ufffdller' is not UTF-8")]
+
+
+@pytest.mark.parametrize("rows", [1, 2])
+def test_event_times_that_are_all_written_in_another_way(tmp_path: Path, rows: int) -> None:
+    text = "ts\n" + "12/24/2024 08:00:00\n" * rows
+    reasons = [reason for _, reason in bad(read_text(tmp_path, "a.csv", text, stream("ts TIMESTAMP")))]
+    assert all(("time_format=" in reason) == (rows > 1) for reason in reasons) and len(reasons) == rows
 
 
 def test_a_folder_of_commas_and_tabs(tmp_path: Path, inline_pond: Any) -> None:

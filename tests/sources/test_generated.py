@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -74,3 +77,62 @@ def test_numbers_since_1970_are_cut_to_microseconds(numbers: list[int], unit: st
         f == r or (f is None and (n in failed or r is None)) for n, (f, r) in enumerate(zip(found, right, strict=True))
     )
     assert all(found[n] == r for n, r in enumerate(right) if r is not None and abs(r) < 9_000_000_000_000_000_000)
+
+
+_MICROS = {"s": Fraction(10**6), "ms": Fraction(10**3), "us": Fraction(1), "ns": Fraction(1, 1000)}
+_KINDS = {"DOUBLE": pa.float64(), "FLOAT": pa.float32(), "DECIMAL(38, 12)": pa.decimal128(38, 12),
+          "BIGINT": pa.int64(), "TEXT": pa.string()}  # fmt: skip
+_SPANS = st.one_of(
+    st.integers(-(10**13), 10**13).map(lambda n: n * 1000),  # whole milliseconds
+    st.integers(-(10**10), 10**10).map(lambda n: n * 250_000),  # quarters of a second
+    st.integers(-(2**52), 2**52),
+    st.integers(4_290_000_000_000_000, 4_510_000_000_000_000),  # where a double's steps come near a microsecond
+)
+
+
+def _written_as(exact: Fraction, kind: str) -> Any:
+    """A number as a column of a kind has it: what is next to it, or what its digits leave of it."""
+    if kind in ("DOUBLE", "FLOAT"):
+        return pa.scalar(float(exact), pa.float64()).cast(_KINDS[kind], safe=False).as_py()
+    if kind == "BIGINT":
+        return math.floor(exact)
+    text = Decimal(math.floor(exact * 10**12)).scaleb(-12)
+    return f"{text:f}" if kind == "TEXT" else text
+
+
+@given(st.lists(_SPANS, min_size=1, max_size=20), st.integers(0, 999), st.sampled_from(["s", "ms", "us", "ns"]),
+       st.sampled_from(sorted(_KINDS)))  # fmt: skip
+def test_epoch_times_are_exact(micros: list[int], finer: int, unit: str, kind: str) -> None:
+    """Numbers with a point are cut to microseconds; binary ones give the microsecond next to them."""
+    (statement,) = lang.parse(f"CREATE STREAM s (t {kind}) WITH (event_time='t', time_format='{unit}')")
+    is_binary, scale = kind in ("DOUBLE", "FLOAT"), _MICROS[unit]
+    more = Fraction(0) if is_binary else Fraction(finer, 1000)
+    values = [_written_as((m + more) / scale, kind) for m in micros]
+    column = pa.chunked_array([pa.array(values, _KINDS[kind])])
+    definition = statement.definition  # type: ignore[attr-defined]  # it is a CREATE STREAM
+    made = generate({"t": column}, definition, engine_db(), lambda mask, reason: pytest.fail(reason))
+    found = made["event_ts"].cast(pa.int64()).to_pylist()
+    exact = [Fraction(v) * scale for v in values]
+    assert found == [math.floor(e + Fraction(1, 2)) if is_binary else math.floor(e) for e in exact]
+    for m, value, f in zip(micros, values, found, strict=True):
+        if (kind == "DOUBLE" and math.ulp(value) * scale < 1) or kind in ("TEXT", "DECIMAL(38, 12)"):
+            assert f == m
+
+
+@pytest.mark.parametrize(
+    ("unit", "value", "micros"),
+    [
+        ("ms", 1357002000000.0, 1357002000000000),
+        ("s", 1772352000.25, 1772352000250000),
+        ("s", 1521911720.600725, 1521911720600725),
+        ("us", 4503599627370497.0, 4503599627370497),
+        ("ns", 1.4e18, 1400000000000000),
+        ("s", -0.3, -300000),
+    ],
+)
+def test_doubles_that_were_a_microsecond_off(unit: str, value: float, micros: int) -> None:
+    (statement,) = lang.parse(f"CREATE STREAM s (t DOUBLE) WITH (event_time='t', time_format='{unit}')")
+    definition = statement.definition  # type: ignore[attr-defined]  # it is a CREATE STREAM
+    column = pa.chunked_array([pa.array([value])])
+    made = generate({"t": column}, definition, engine_db(), lambda mask, reason: pytest.fail(reason))
+    assert made["event_ts"].cast(pa.int64()).to_pylist() == [micros]

@@ -12,7 +12,7 @@ CASES = {
     "array.csv": ('[{"ts":"2024-01-01","v":1}]\n', "it looks like a JSON array"),
     "parquet.csv": ("PAR1....", "it is a Parquet file (format='parquet', or a name that ends with .parquet)"),
     "page.csv": ("<!DOCTYPE html>\n<html>", "it looks like HTML or XML"),
-    "headless.csv": ("2024-01-01,1\n", "the header names no column of stream 's': 2024-01-01, 1 (header=false?)"),
+    "headless.csv": ("2024-01-01,1\n", "the header names no column of 's': 2024-01-01, 1 (header=false?)"),
     "fields.ndjson": ("ts,v\n2024-01-01,1\n", "no line is a JSON object; it looks like CSV (format='csv')"),
     "array.ndjson": ('[{"ts":"2024-01-01"}]', "it looks like one JSON array; NDJSON has an object in each line"),
     "parquet.ndjson": ("PAR1....", "no line is a JSON object; it is a Parquet file"),

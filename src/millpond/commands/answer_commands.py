@@ -50,11 +50,10 @@ class AskPlan:
 
 @dataclass(frozen=True)
 class AskCopy:
-    """COPY … TO: what is asked, and the file that the answer goes into. form: 'parquet', 'csv' or 'json'."""
+    """COPY … TO: what is asked, and the file that the answer goes into."""
 
     asked: AskOnce
     path: str
-    form: str
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def ask_copy(facts: Facts, statement: lang.Copy) -> Question:
     """What COPY asks. Raises: StatementError where its SELECT cannot be bound; Refusal where it may not write."""
     if not facts.files:
         raise Refusal(NO_FILES, words=("COPY",))
-    return AskCopy(_once(facts, statement), statement.path, statement.form)
+    return AskCopy(_once(facts, statement), statement.path)
 
 
 def ask_select(facts: Facts, statement: lang.Select) -> Question:

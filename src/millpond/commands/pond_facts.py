@@ -51,6 +51,9 @@ class Sight(Protocol):
     def file(self, path: str) -> FileTable:
         """Files as a table. Raises: SourceError where there are none, or they cannot be read."""
 
+    def stream_file(self, path: str) -> FileTable:
+        """Files as a table with the types that a stream reads. Raises: SourceError, see `file`."""
+
     def has_history(self, stream: int) -> bool:
         """Whether epochs have taken anything of a stream, the running one included."""
 

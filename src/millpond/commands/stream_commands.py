@@ -31,7 +31,7 @@ from millpond.commands.pond_facts import Facts
 from millpond.commands.summary_copies import set_summaries
 from millpond.operators.registry import check_asked
 from millpond.sources.formats.carriers import carriers
-from millpond.support.errors import MillpondError, Refusal, SourceError
+from millpond.support.errors import MillpondError, Refusal, SourceError, StatementError
 from millpond.support.spelling import nearest
 from millpond.support.sql import quote, text_literal
 from millpond.types import Column, FileTable, StreamDefinition, to_json
@@ -76,17 +76,31 @@ def create_stream_from(facts: Facts, statement: lang.CreateStreamFrom) -> Plan:
         raise Refusal(NO_FILES, words=("FROM",))
     check_free(facts, name)
     try:
-        text = _written_from(statement, facts.sight.file(statement.path))
+        text = _written_from(statement, facts.sight.stream_file(statement.path))
     except SourceError as error:
         raise Refusal(str(error), words=(f"'{statement.path}'",)) from None
-    [made] = lang.parse(text)
+    try:
+        [made] = lang.parse(text)
+    except StatementError as error:
+        raise _as_written(error, statement) from None
     assert isinstance(made, lang.CreateStream)
     return create_stream(facts, made, f"{text};\n")
 
 
+def _as_written(error: StatementError, statement: lang.CreateStreamFrom) -> MillpondError:
+    """What is wrong with the CREATE STREAM that nobody wrote, at its place among the options that somebody did."""
+    options, script = statement.options.strip(), statement.script
+    behind = len(error.text) - error.text.rfind(options) if options else 0
+    if not options or error.start < len(error.text) - behind:
+        return Refusal(error.message, expected=error.expected, nearest=error.nearest)
+    moved = script.index(options, statement.offset) - (len(error.text) - behind)
+    return StatementError(error.message, script, error.start + moved, error.end + moved, error.expected, error.nearest)
+
+
 def _written_from(statement: lang.CreateStreamFrom, files: FileTable) -> str:
     """The CREATE STREAM that a CREATE STREAM … FROM stands for."""
-    columns = [(c.name, "VARCHAR" if c.type == '"NULL"' else c.type) for c in files.columns]
+    is_written = {name.lower() for name in statement.patterned}
+    columns = [(c.name, "VARCHAR" if c.name.lower() in is_written else c.type) for c in files.columns]
     fields = ",\n".join(f"  {quote(column)} {kind}" for column, kind in columns)
     options = [f"path = {text_literal(statement.path)}"]
     if "header" not in statement.given and not files.header:

@@ -39,6 +39,7 @@ from millpond.language.syntax.statement_types import (
 from millpond.language.syntax.tokens import tokens_of
 from millpond.language.syntax.window_clause import parse_window
 from millpond.language.syntax.written_select import WrittenSelect
+from millpond.language.with_options.event_times import patterned
 from millpond.language.with_options.stream_options import stream_options
 from millpond.language.with_options.table_options import altered_table, table_of
 from millpond.support.errors import StatementError
@@ -199,12 +200,13 @@ class _Reader(StatementParts):
             path=path,
             options=written.partition("(")[2].removesuffix(")"),
             given=frozenset(options.options),
+            patterned=patterned(options),
             if_not_exists=if_not_exists,
             **self.common,
         )
 
     def copy(self) -> Copy:
-        """`COPY (SELECT …) TO 'file'`, `COPY name TO 'file' (FORMAT csv)`."""
+        """`COPY (SELECT …) TO 'file'`, `COPY name TO 'file.csv' (FORMAT csv)`: the name says the format."""
         opening = self.parser._index
         if self.word() == "(":
             tree = self.parser._parse_select(nested=True, parse_subquery_alias=False)
@@ -218,13 +220,16 @@ class _Reader(StatementParts):
         self.expect("TO", what="TO 'file.parquet'")
         path = self.file_name()
         form = file_ending(path)
+        form = _WRITTEN.get(form, form)
         if self.take("("):
             self.expect("FORMAT")
-            form = self.expect("PARQUET", "CSV", "JSON").lower()
+            given = self.token
+            if self.expect("PARQUET", "CSV", "JSON").lower() != form:
+                self.fail(f"a file that is called '{path}' is read as {form}", given, f"{form}, or another name")
             if not self.take(")"):
                 self.unexpected("')'")
         common = {name: self.common[name] for name in ("text", "offset", "script")}
-        return Copy(select=WrittenSelect(tree, **common), path=path, form=_WRITTEN.get(form, form), **self.common)
+        return Copy(select=WrittenSelect(tree, **common), path=path, **self.common)
 
     def create_query(self, replace: bool, if_not_exists: bool) -> CreateQuery:
         at = self.token

@@ -9,15 +9,26 @@ from pathlib import Path
 
 import duckdb
 
+from millpond.sources.files import format_of
+from millpond.sources.formats.columns_there import with_readable_types
 from millpond.support.errors import SourceError
-from millpond.support.file_names import file_ending
+from millpond.support.file_names import file_ending, packing
 from millpond.support.sql import text_literal
-from millpond.types import Column, FileTable
+from millpond.types import Column, FileTable, StreamDefinition, StreamOptions
 
+#: Of so many files the values are looked at.
+_LOOKED_AT = 8
 #: How files are read, by the ends of their names.
 _READERS = {
     "parquet": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "json": "read_json", "ndjson": "read_json",
     "jsonl": "read_json",
+}  # fmt: skip
+
+_JSON = "FORMAT json, TIMESTAMPFORMAT '%Y-%m-%d %H:%M:%S.%f'"  # DuckDB tells timestamps by one format for all
+#: How they are written.
+_WRITERS = {
+    "parquet": "FORMAT parquet", "csv": "FORMAT csv", "tsv": "FORMAT csv, DELIMITER '\t'", "json": _JSON,
+    "ndjson": _JSON, "jsonl": _JSON,
 }  # fmt: skip
 
 
@@ -33,16 +44,35 @@ def local_files(path: str) -> FileTable:
         raise SourceError(f"there is no file '{path}'")
     listed = ", ".join(text_literal(each) for each in found)
     more = ", union_by_name = true" if len(found) > 1 else ""
-    scan = f"{_READERS[file_ending(path)]}([{listed}]{more})"
+    ending = file_ending(path)
+    more += ", delim = '\t'" if ending == "tsv" else ""
+    scan = f"{_READERS[ending]}([{listed}]{more})"
     table = FileTable(path, (), path, None, id=-1, scan=scan, paths=tuple(found))
     with reading(table) as db:
         try:
             rows = db.execute(f"DESCRIBE SELECT * FROM {scan}").fetchall()
         except duckdb.Error as error:
-            raise SourceError(f"'{path}' cannot be read: {str(error).splitlines()[0]}") from None
+            raise SourceError(f"'{path}' cannot be read: {_told(error)}") from None
     header, delimiter = _look(table)
     columns = tuple(Column(row[0], row[1]) for row in rows)
     return replace(table, columns=columns, header=header, delimiter=delimiter)
+
+
+def as_read(table: FileTable) -> FileTable:
+    """Files with the types in which a stream reads them: text where DuckDB reads what Millpond does not."""
+    kinds = [(path, kind) for path in table.paths[:_LOOKED_AT] if (kind := format_of(path)) is not None]
+    columns = tuple(Column(c.name, "VARCHAR" if c.type == '"NULL"' else c.type) for c in table.columns)
+    options = StreamOptions("files", table.path, header=table.header, delimiter=table.delimiter, missing="null")
+    stream = StreamDefinition(table.name, columns, options)
+    for path, kind in kinds:
+        stream = with_readable_types(path, kind, stream)
+    return replace(table, columns=stream.columns)
+
+
+def _told(error: duckdb.Error) -> str:
+    """What DuckDB says of a file in a line, without what its other settings could do about it."""
+    lines = [line.strip() for line in str(error).partition("Possible")[0].splitlines()]
+    return " ".join(line for line in lines if line)[:300]
 
 
 def _look(table: FileTable) -> tuple[bool, str]:
@@ -68,11 +98,14 @@ def reading(*tables: FileTable) -> duckdb.DuckDBPyConnection:
     return db
 
 
-def write_file(table: object, path: str, form: str) -> None:
-    """Write an Arrow table into a file, which is whole or not there.
+def _written_as(path: str) -> str:
+    """Options of DuckDB's COPY for a file of this name."""
+    return _WRITERS[file_ending(path)] + ("" if file_ending(path) == "parquet" else f", COMPRESSION {packing(path)}")
 
-    Arguments:
-        form: 'parquet', 'csv' or 'json' (an object a line).
+
+def write_file(table: object, path: str) -> None:
+    """Write an Arrow table into a file as its name says, compressed as it says; it is whole or not there.
+
     Raises: SourceError.
     """
     if "://" in path:
@@ -83,7 +116,7 @@ def write_file(table: object, path: str, form: str) -> None:
         db.execute("SET TimeZone = 'UTC'")
         db.register("answer", table)
         try:
-            db.execute(f"COPY answer TO {text_literal(str(whole))} (FORMAT {form})")
+            db.execute(f"COPY answer TO {text_literal(str(whole))} ({_written_as(path)})")
             os.replace(whole, target)
         except (duckdb.Error, OSError) as error:
             raise SourceError(f"'{path}' cannot be written: {str(error).splitlines()[0]}") from None
@@ -91,4 +124,4 @@ def write_file(table: object, path: str, form: str) -> None:
             whole.unlink(missing_ok=True)
 
 
-__all__ = ["local_files", "reading", "write_file"]
+__all__ = ["as_read", "local_files", "reading", "write_file"]

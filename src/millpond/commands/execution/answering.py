@@ -47,9 +47,9 @@ def answer(core: Core, question: Question) -> tuple[pa.Table | None, str]:
     match question:
         case AskOnce(bound):
             return _once(core, bound)
-        case AskCopy(asked, path, form):
+        case AskCopy(asked, path):
             table, note = _once(core, asked.bound)
-            write_file(table, path, form)
+            write_file(table, path)
             return None, "; ".join(n for n in (f"{table.num_rows:,} rows copied to {path}", note) if n)
         case AskStanding(standing, statement):
             return _invoked(core, standing, statement)

@@ -11,7 +11,7 @@ from millpond.catalog import Catalog, Registered
 from millpond.commands.pond_facts import ArchiveFacts, Facts
 from millpond.engine.core import Core
 from millpond.manifests.records import read_manifest
-from millpond.sources.local_files import local_files
+from millpond.sources.local_files import as_read, local_files
 from millpond.types import FileTable
 
 
@@ -53,6 +53,10 @@ class LiveSight(LiveNames):
     def file(self, path: str) -> FileTable:
         """Files as a table. Raises: SourceError where there are none, or they cannot be read."""
         return local_files(path)
+
+    def stream_file(self, path: str) -> FileTable:
+        """Files as a table with the types that a stream reads. Raises: SourceError, see `file`."""
+        return as_read(local_files(path))
 
     def has_history(self, stream: int) -> bool:
         """Whether epochs have taken anything of a stream, the running one included."""

@@ -41,12 +41,14 @@ class CreateStreamFrom(Statement):
     """CREATE STREAM [IF NOT EXISTS] name FROM 'files' [WITH (options)]: its columns are those of the files.
 
     options: what stands between the parentheses, as it is written. given: names of them, in small letters.
+    patterned: columns that a `time_format` says a pattern of.
     """
 
     name: str
     path: str
     options: str
     given: frozenset[str]
+    patterned: tuple[str, ...] = ()
     if_not_exists: bool = False
 
 
@@ -120,11 +122,10 @@ class Drop(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Copy(Statement):
-    """COPY (SELECT …) TO 'file', COPY name TO 'file'. form: 'parquet', 'csv' or 'json'."""
+    """COPY (SELECT …) TO 'file', COPY name TO 'file'."""
 
     select: WrittenSelect
     path: str
-    form: str
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from millpond.language.inference.column_types import TIMES
+from millpond.language.inference.duck import Refused, describe
 from millpond.language.syntax.source_text import nearest
 from millpond.language.with_options.option_reader import OptionReader
 from millpond.language.with_options.row_expressions import expression_of
@@ -24,6 +25,10 @@ from millpond.types.options import OptionFault
 from millpond.types.options.stream_values import UNITS, TimeFormat
 
 _WHOLE = ("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "HUGEINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT")
+_SHOWN = 12
+_BINARY = ("DOUBLE", "FLOAT")
+_DAYS, _CLOCKS = ("DATE", "VARCHAR"), ("TIME", "VARCHAR")
+_PARTS = "a DATE and a TIME, or texts of both"
 _PLACE = "a column of type TIMESTAMP or TIMESTAMPTZ"
 _ANY = "a timestamp column, or 'arrival'"
 
@@ -79,9 +84,13 @@ def event_time(reader: OptionReader, columns: tuple[Column, ...], made: Sequence
         if len(times) == 1:
             return EventTime(times[0].name)
         found = f"there are {len(times)} timestamp columns" if times else "there is no timestamp column"
+        those = times or columns
+        there = ", ".join(f"{c.name} {c.type}" for c in those[:_SHOWN])
+        more = f" and {len(those) - _SHOWN} more" if len(those) > _SHOWN else ""
         raise reader.fault(
-            f"which column is the event time? {found}", reader.place,
-            "event_time='<column>', or event_time='arrival' for the time of arrival",
+            f"which column is the event time? {found} ({there}{more})", reader.place,
+            "event_time='<column>', with time_format='ms', '%d.%m.%Y %H:%M:%S' or the like where it is no timestamp;"
+            " or event_time='arrival' for the time of arrival",
         )  # fmt: skip
     named: str = reader.value("event_time")
     parts = [p.strip().strip('"') for p in named.split(",")]
@@ -90,9 +99,17 @@ def event_time(reader: OptionReader, columns: tuple[Column, ...], made: Sequence
     if len(found_columns) < len(parts):
         return _no_column(reader, named, parts, columns, made)
     (first, *rest), form = found_columns, reader.value("time_format")
-    if not rest and first.type in TIMES and not form:
+    if not rest and first.type in TIMES and form in ("", "iso"):
         return EventTime(first.name)
     return _computed(reader, columns, _formatted(reader, columns, found_columns, form))
+
+
+def patterned(reader: OptionReader) -> tuple[str, ...]:
+    """The columns that a pattern of `time_format` is for, which must be text."""
+    if "event_time" not in reader or reader.value("time_format") in ("", "iso", *UNITS):
+        return ()
+    named: str = reader.value("event_time")
+    return tuple(p.strip().strip('"') for p in named.split(","))
 
 
 def _no_column(
@@ -138,38 +155,78 @@ def _formatted(reader: OptionReader, every: Sequence[Column], columns: Sequence[
     """SQL of what columns mean in a format."""
     names, kinds = [quote(c.name) for c in columns], [c.type for c in columns]
     if form in UNITS:
-        if len(columns) > 1 or not (kinds[0] in (*_WHOLE, "DOUBLE", "FLOAT", "VARCHAR") or "DECIMAL" in kinds[0]):
+        if len(columns) > 1 or not (_is_number(kinds[0]) or kinds[0] == "VARCHAR"):
             place = reader.place_of("time_format")
-            raise reader.fault(f"time_format='{form}' is for one column of numbers", place, TimeFormat().expected)
-        return _since_1970(names[0], kinds[0] in _WHOLE, form)
-    if not form and kinds == ["DATE", "TIME"]:
-        return " + ".join(names)
-    if not form and len(kinds) == 1 and kinds != ["DATE"] and kinds != ["VARCHAR"]:
-        place = reader.place_of("event_time")
-        if kinds[0] in (*_WHOLE, "DOUBLE", "FLOAT") or "DECIMAL" in kinds[0]:
-            message = f"column {columns[0].name} is {kinds[0]}: in which unit does it count?"
-            raise reader.fault(message, place, "time_format='s', 'ms', 'us' or 'ns' beside it")
-        message = f"column {columns[0].name} is {kinds[0]}, which cannot be an event time"
-        raise reader.fault(message, place, _PLACE, next((c.name for c in every if c.type in TIMES), ""))
-    text = " || ' ' || ".join(
-        n if k == "VARCHAR" else f"CAST({n} AS VARCHAR)" for n, k in zip(names, kinds, strict=True)
-    )
+            what = f"time_format='{form}' is for one column of numbers, not for {' and '.join(kinds)}"
+            raise reader.fault(what, place, TimeFormat().expected)
+        return _since_1970(names[0], kinds[0], form)
     if form in ("", "iso"):
-        return f"CAST({text} AS TIMESTAMP WITH TIME ZONE)"
-    return f"strptime({text}, {text_literal(form)})"
+        _check_iso(reader, every, columns)
+        return " + ".join(names) if kinds == ["DATE", "TIME"] else f"CAST({_joined(columns)} AS {TIMES[1]})"
+    _check_pattern(reader, columns, form)
+    return f"strptime({_joined(columns)}, {text_literal(form)})"
 
 
-def _since_1970(name: str, whole: bool, unit: str) -> str:
-    """SQL of a number of units as a timestamp; what is finer than a microsecond is cut, before 1970 too."""
+def _is_number(kind: str) -> bool:
+    return kind in (*_WHOLE, *_BINARY) or "DECIMAL" in kind
+
+
+def _joined(columns: Sequence[Column]) -> str:
+    """SQL of columns as one text, with blanks between them."""
+    return " || ' ' || ".join(
+        quote(c.name) if c.type == "VARCHAR" else f"CAST({quote(c.name)} AS VARCHAR)" for c in columns
+    )
+
+
+def _check_iso(reader: OptionReader, every: Sequence[Column], columns: Sequence[Column]) -> None:
+    """See that columns, which no unit and no pattern is said of, can be a time. Raises: StatementError."""
+    first, *rest = columns
+    place = reader.place_of("event_time")
+    if _is_number(first.type) and not rest:
+        message = f"column {first.name} is {first.type}: in which unit does it count?"
+        raise reader.fault(message, place, "time_format='s', 'ms', 'us' or 'ns' beside it")
+    if rest:
+        if first.type not in _DAYS or any(c.type not in _CLOCKS for c in rest):
+            named = " and ".join(f"{c.name} is {c.type}" for c in columns)
+            like = next((c.name for c in columns if c.type in TIMES), "")
+            raise reader.fault(f"{named}, which make no event time together", place, _PARTS, like)
+    elif first.type not in ("DATE", "VARCHAR"):
+        message = f"column {first.name} is {first.type}, which cannot be an event time"
+        raise reader.fault(message, place, _PLACE, next((c.name for c in every if c.type in TIMES), ""))
+
+
+def _check_pattern(reader: OptionReader, columns: Sequence[Column], form: str) -> None:
+    """See that a pattern is one, and that columns are written as it says. Raises: StatementError."""
+    place = reader.place_of("time_format")
+    read = next((c for c in columns if c.type in (*TIMES, "DATE", "TIME")), None)
+    if read is not None:
+        what = f"column {read.name} is {read.type}, which is read before a pattern could be"
+        raise reader.fault(what, place, f"{read.name} TEXT among the columns, or no time_format")
+    try:
+        describe(f"SELECT strptime('', {text_literal(form)})")
+    except Refused as refused:
+        what = f"'{form}' is no pattern of times: {refused.reason}"
+        raise reader.fault(what, place, TimeFormat().expected) from None
+
+
+def _since_1970(name: str, kind: str, unit: str) -> str:
+    """SQL of a number of units as a timestamp.
+
+    Of exact numbers what is finer than a microsecond is cut, before 1970 too; a binary one, which is next to what was
+    meant, gives the microsecond that is next to it. The whole part and the fraction go apart, where both are exact.
+    """
     per = {"s": 1_000_000, "ms": 1_000, "us": 1}
-    if not whole:
-        exact = f"CAST({name} AS DECIMAL(38, 9))"
-        micros = f"floor({exact} * {per[unit]})" if unit in per else f"floor({exact} / 1000)"
-        return f"make_timestamp(CAST({micros} AS BIGINT))"
-    number = f"CAST({name} AS HUGEINT)"
-    if unit in per:
-        return f"make_timestamp(CAST({number} * {per[unit]} AS BIGINT))"
-    return f"make_timestamp(CAST(({number} - (({number} % 1000) + 1000) % 1000) // 1000 AS BIGINT))"
+    exact = {"VARCHAR": f"CAST({name} AS DECIMAL(38, 18))", "FLOAT": f"CAST({name} AS DOUBLE)"}.get(kind, name)
+    is_whole, is_binary = kind in _WHOLE, kind in _BINARY
+    number = f"CAST({exact if is_whole else f'floor({exact})'} AS HUGEINT)"
+    if unit not in per:
+        nanos = f"({number} + 500)" if is_binary else number
+        return f"make_timestamp(CAST(({nanos} - (({nanos} % 1000) + 1000) % 1000) // 1000 AS BIGINT))"
+    micros = f"{number} * {per[unit]}"
+    if not is_whole:
+        step = "round" if is_binary else "floor"
+        micros += f" + CAST({step}(({exact} - floor({exact})) * {per[unit]}) AS HUGEINT)"
+    return f"make_timestamp(CAST({micros} AS BIGINT))"
 
 
-__all__ = ["EventTime", "Written", "event_time", "generated"]
+__all__ = ["EventTime", "Written", "event_time", "generated", "patterned"]

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import os
+import re
+from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from millpond.sources.formats import csv, ndjson
-from millpond.sources.formats.carriers import scratch
+from millpond.sources.formats.carriers import Carrier, carriers, scratch
+from millpond.sources.formats.convert import convert
+from millpond.sources.formats.guesses import other_format
 from millpond.sources.formats.lacking import Lacking, lacking
 from millpond.sources.formats.opening import Unreadable, is_compressed, plain_text
 from millpond.sources.intake_log import Format
-from millpond.types import StreamDefinition
+from millpond.support.errors import SourceError
+from millpond.types import Column, StreamDefinition
 
 #: Bytes of a text that are looked at. A key may be missing in the first lines of a longer one, and come later.
 _HEAD: Final = 4 << 20
+#: Bytes, and rows of NDJSON, whose values are looked at.
+_SAMPLE: Final = 1 << 20
+_ROWS: Final = 10_000
+_ARRAY: Final = re.compile(rb"\s*\[\s*\{")
 
 
 def lacks(path: str, kind: Format, definition: StreamDefinition) -> Lacking | None:
     """Which declared column a file lacks, as far as its beginning tells; None: none, or reading it will tell.
 
-    Raises: Unreadable: it is a CSV file whose header names no column of the stream.
+    Raises: Unreadable: it is a CSV file whose header names no column of the stream, or one JSON array.
     """
-    head = None
+    head = b""
     try:
         match kind:
             case "parquet":
@@ -32,25 +41,47 @@ def lacks(path: str, kind: Format, definition: StreamDefinition) -> Lacking | No
             case "arrow":
                 with pa.OSFile(path) as file:
                     return lacking(pa.ipc.open_file(file).schema.names, definition)
-            case "csv":
-                head, _ = _head(path)
-            case "ndjson":
-                return _lacking_keys(*_head(path), definition)
+            case "csv" | "ndjson":
+                head, whole = _head(path)
     except (OSError, pa.ArrowException, Unreadable):  # reading it will tell
         return None
-    first = None if head is None else csv.read_head(head, csv.as_named(definition, path))
+    if kind == "ndjson":
+        return _lacking_keys(head, whole, definition)
+    first = csv.read_head(head, csv.as_named(definition, path))
     return None if first is None else lacking(first.names, definition)
 
 
 def _lacking_keys(data: bytes, whole: bool, definition: StreamDefinition) -> Lacking | None:
+    if _ARRAY.match(data):
+        raise Unreadable(other_format(data, "ndjson"))
     names = ndjson.keys(data, scratch())
     return lacking(names, definition) if whole else None
 
 
-def _head(path: str) -> tuple[bytes, bool]:
+def with_readable_types(path: str, kind: Format, definition: StreamDefinition) -> StreamDefinition:
+    """A stream whose columns are text where a value at a file's beginning does not fit the type that they have."""
+    if kind not in ("csv", "ndjson"):
+        return definition
+    try:
+        data, _ = _head(path, _SAMPLE)
+        fits = [_fits(data, path, kind, definition, carrier) for carrier in carriers(definition)]
+    except (OSError, Unreadable, SourceError):  # declaring it will tell
+        return definition
+    columns = zip(definition.columns, fits, strict=False)
+    return replace(definition, columns=tuple(c if fit else Column(c.name, "VARCHAR") for c, fit in columns))
+
+
+def _fits(data: bytes, path: str, kind: Format, definition: StreamDefinition, carrier: Carrier) -> bool:
+    db = scratch()
+    is_csv = kind == "csv"
+    texts = csv.texts(data, data, path, definition, carrier) if is_csv else ndjson.texts(data, carrier, db, _ROWS)
+    return texts is None or convert(texts, carrier, db, json=not is_csv).unfit is None
+
+
+def _head(path: str, most: int = _HEAD) -> tuple[bytes, bool]:
     """The beginning of a text, to the end of a line, and whether that is all of it."""
     with open(path, "rb") as file:
-        data, size = file.read(_HEAD), os.fstat(file.fileno()).st_size
+        data, size = file.read(most), os.fstat(file.fileno()).st_size
         whole = len(data) >= size
         if is_compressed(data):
             return plain_text(data + file.read(), path), True

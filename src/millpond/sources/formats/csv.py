@@ -110,7 +110,7 @@ def read_head(data: bytes, definition: StreamDefinition) -> Head | None:
     if not fields:
         line = data[: data.find(b"\n") if b"\n" in data else len(data)].decode("utf-8", "replace").rstrip("\r")
         guess = other_format(data, "csv") or other_delimiter(line, options.delimiter or ",", known)
-        reason = f"the header names no column of stream '{definition.name}': {', '.join(names)[:200]}"
+        reason = f"the header names no column of '{definition.name}': {', '.join(names)[:200]}"
         raise Unreadable(f"{reason}; {guess}" if guess else f"{reason} (header=false?)")
     return Head(fields, len(names), _line_offset(data, lines.line_num), tuple(n.strip() for n in names))
 
@@ -162,8 +162,7 @@ def _read(
 
     def record(rows: Indices) -> pa.Array:
         taken = table.take(pa.array(rows))
-        texts = [shortened(column).fill_null("") for column in taken.columns]
-        joined = pc.binary_join_element_wise(*texts, definition.options.delimiter)
+        joined = _joined(taken.columns, definition.options)
         return joined if mark is None else pc.replace_substring(joined, mark, "\ufffd")
 
     good, rejected = _positions(len(table), refused, removed, cut)
@@ -171,17 +170,31 @@ def _read(
     return shape(found, item, definition, columns, db)
 
 
-def times(
+def _joined(columns: Sequence[pa.ChunkedArray], options: StreamOptions) -> pa.ChunkedArray:
+    """Rows of texts as lines of the file: quoted where they must be, so that they can be read again."""
+    delimiter = options.delimiter or ","
+    special = f'["\\r\\n{re.escape(delimiter)}]'
+    texts = []
+    for column in columns:
+        text = shortened(column)
+        quoted = pc.binary_join_element_wise('"', pc.replace_substring(text, '"', '""'), '"', "")
+        must = pc.or_(pc.match_substring_regex(text, special), pc.is_in(text, pa.array(["", options.null])))
+        texts.append(pc.if_else(must, quoted, text).fill_null(options.null))
+    return pc.binary_join_element_wise(*texts, delimiter)
+
+
+def texts(
     head: bytes, tail: bytes, path: str, definition: StreamDefinition, carrier: Carrier
 ) -> pa.ChunkedArray | None:
-    """The event times, as text, in the last bytes of a file that begins with `head`; None: there are none."""
+    """A column, as text, in the last bytes of a file that begins with `head`; None: it is not there."""
     definition = as_named(definition, path)
     first = read_head(head, definition)
     number = None if first is None else first.fields.get(carrier.name.lower())
     if first is None or number is None:
         return None
     body = tail[first.offset :] if tail is head else tail
-    return _texts(_marked(body)[0], first.width, definition.options, _Refused([], [], [])).column(number)
+    found = _texts(_marked(body)[0], first.width, definition.options, _Refused([], [], [])).column(number)
+    return _null_text(found, carrier.name.lower(), (carrier,), definition.options.null)
 
 
 def _no_record(rows: Indices) -> pa.Array:
@@ -356,4 +369,4 @@ def _open_quote(record: bytes, delimiter: bytes) -> bool:
     return opened
 
 
-__all__ = ["Head", "read", "read_head", "times"]
+__all__ = ["Head", "read", "read_head", "texts"]

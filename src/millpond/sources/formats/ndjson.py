@@ -51,8 +51,8 @@ def read(
     return shape(found, item, definition, columns, db)
 
 
-def times(tail: bytes, carrier: Carrier, db: duckdb.DuckDBPyConnection, rows: int) -> pa.ChunkedArray | None:
-    """The event times, as text, in the last lines of a text; None: there are none."""
+def texts(tail: bytes, carrier: Carrier, db: duckdb.DuckDBPyConnection, rows: int) -> pa.ChunkedArray | None:
+    """A column, as text or as parsed, in the last lines of a text; None: it is not there."""
     lines = split_lines(tail)
     name = carrier.name.lower()
     found = _fast(tail, lines, {name: carrier}) if valid_utf8(tail) else None
@@ -236,4 +236,4 @@ def _texts(function: str, values: list[str]) -> list[str]:
     return [f"nullif(CAST({value} AS VARCHAR), 'null')" for value in values]
 
 
-__all__ = ["keys", "read", "split_lines", "times"]
+__all__ = ["keys", "read", "split_lines", "texts"]

@@ -116,9 +116,9 @@ def _text_tail(
     while True:
         head, tail, all_of_it = _ends(item, span)
         if item.format == "csv":
-            times = csv.times(head, tail, item.path, definition, carrier)
+            times = csv.texts(head, tail, item.path, definition, carrier)
         else:
-            times = ndjson.times(tail, carrier, db, rows)
+            times = ndjson.texts(tail, carrier, db, rows)
         if all_of_it or (times is not None and len(times) >= rows):
             return _times(times, carrier, db)[-rows:]
         span *= 4

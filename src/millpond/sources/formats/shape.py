@@ -35,6 +35,7 @@ LAST_TIME: Final = 253_402_300_799_999_999
 
 RECORD_CHARACTERS: Final = 1_000
 _VALUE_CHARACTERS: Final = 100
+_DECLARE: Final = "; nor does any other: declare it TEXT, and say time_format='%d.%m.%Y %H:%M:%S' or the like"
 
 Indices = npt.NDArray[np.int64]
 
@@ -120,12 +121,16 @@ def shape(
             good[name] = pa.chunked_array([pa.nulls(found.length, carrier.arrow)])
         else:
             if name in found.garbled:
-                faults.add(found.garbled[name], partial(_unfit_reasons, carrier, source, db))
+                faults.add(found.garbled[name], partial(_unfit_reasons, carrier, source, db, "is not UTF-8"))
                 source = blanked(source, found.garbled[name])
             converted = convert(source, carrier, db, found.json, trusted=trusted)
             good[name] = converted.column
             if converted.unfit is not None:
-                faults.add(converted.unfit, partial(_unfit_reasons, carrier, source, db))
+                is_garbled = carrier.kind == "varchar" and is_text(source.type)  # any other text fits
+                unfit = "is not UTF-8" if is_garbled else f"does not fit {carrier.declared}"
+                if name == time and is_text(source.type) and _is_every(converted.unfit):
+                    unfit += _DECLARE
+                faults.add(converted.unfit, partial(_unfit_reasons, carrier, source, db, unfit))
         if name == time:
             _check_time(good[name], carrier, faults, missing=source is None)
     if definition.options.generated:
@@ -192,6 +197,11 @@ class _Faults:
             self.mask |= mask
 
 
+def _is_every(mask: Mask) -> bool:
+    """Whether all of some rows are marked; one alone tells nothing of the others."""
+    return len(mask) > 1 and bool(mask.all())
+
+
 def _constant(value: int, kind: pa.DataType, length: int) -> pa.ChunkedArray:
     return pa.chunked_array([pa.repeat(pa.scalar(value, pa.int64()).cast(kind), length)], kind)
 
@@ -211,11 +221,11 @@ def _check_time(column: pa.ChunkedArray, carrier: Carrier, faults: _Faults, miss
         faults.add(outside, lambda i: pa.repeat(text, len(i)))
 
 
-def _unfit_reasons(carrier: Carrier, source: pa.ChunkedArray, db: duckdb.DuckDBPyConnection, rows: Indices) -> pa.Array:
+def _unfit_reasons(
+    carrier: Carrier, source: pa.ChunkedArray, db: duckdb.DuckDBPyConnection, fault: str, rows: Indices
+) -> pa.Array:
     values = shortened(value_texts(source.take(pa.array(rows)), db), _VALUE_CHARACTERS)
-    return pc.binary_join_element_wise(
-        f"column '{carrier.name}': '", values.fill_null("?"), f"' does not fit {carrier.declared}", ""
-    )
+    return pc.binary_join_element_wise(f"column '{carrier.name}': '", values.fill_null("?"), f"' {fault}", "")
 
 
 def value_texts(column: pa.ChunkedArray, db: duckdb.DuckDBPyConnection) -> pa.ChunkedArray | pa.Array:
