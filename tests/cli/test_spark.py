@@ -48,7 +48,9 @@ def test_a_script_runs_and_leaves_no_temporary_pond(tmp_path: Path, monkeypatch:
     assert "stream landings created" in messages
     assert "drained" in messages
     # Nothing of Spark's own: no warnings of the JVM, no word about logging.
-    said = [line for line in messages.splitlines() if not line.startswith("Spark is starting")]
+    # That an epoch was slow is said on a busy machine.
+    lines = messages.splitlines()
+    said = [line for line in lines if not line.startswith("Spark is starting") and "slow epoch" not in line]
     assert len(said) == 3 and said[1].startswith("query q created"), messages
     assert json.loads(rows)["windows"] > 250
     assert list(tmp_path.glob("millpond-*")) == []
