@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
+from hypothesis import strategies as st
 
 from millpond.adapt import UNKNOWN, Orderer, Profile
 
@@ -39,3 +40,8 @@ def step(orderer: Orderer, tables: Sequence[set[int]], row: int) -> bool:
     known = {*order[: dropped + 1], *orderer.wanted(dropped)}
     shown = [b if f in known else UNKNOWN for f, b in enumerate(bits)]
     return orderer.observe(Profile(np.array([shown], np.int8))) is not None
+
+
+def some_bits(n: int) -> st.SearchStrategy[list[int]]:
+    """`n` results of filters, of which one at least drops the row (1)."""
+    return st.integers(1, 2**n - 1).map(lambda code: [code >> place & 1 for place in range(n)])

@@ -11,15 +11,15 @@ from hypothesis import strategies as st
 
 from millpond.adapt import AGreedy, OrderSettings, Profile, expected_cost, greedy_order
 from millpond.adapt.matrix_view import MatrixView, counted
+from tests.adapt.filters import some_bits
 from tests.adapt.reference import Reference
 
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[int, list[tuple[list[int], list[int]]]]:
     n = draw(st.integers(2, 5))
-    bits = st.lists(st.integers(0, 1), min_size=n, max_size=n).filter(any)
     times = st.lists(st.sampled_from([1, 2, 4]), min_size=n, max_size=n)
-    return n, draw(st.lists(st.tuples(bits, times), min_size=1, max_size=25))
+    return n, draw(st.lists(st.tuples(some_bits(n), times), min_size=1, max_size=25))
 
 
 @given(runs(), st.integers(1, 8), st.sampled_from([1.0, 0.75, 0.5]))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from millpond.adapt import UNKNOWN, AGreedy, Independent, LocalSwaps, Orderer, OrderSettings, Profile, Sweep
-from tests.adapt.filters import step
+from tests.adapt.filters import some_bits, step
 
 
 def test_what_each_way_asks_of_a_profiled_row() -> None:
@@ -78,11 +78,7 @@ def test_sweep_does_not_move_a_dear_filter_for_a_tuple_or_two(dropped: int, move
     assert (change is not None) == moves and (sweep.order == (0, 2, 1)) == moves
 
 
-@given(
-    st.integers(2, 5).flatmap(
-        lambda n: st.lists(st.lists(st.integers(0, 1), min_size=n, max_size=n).filter(any), min_size=1, max_size=40)
-    )
-)
+@given(st.integers(2, 5).flatmap(lambda n: st.lists(some_bits(n), min_size=1, max_size=40)))
 def test_local_swaps_equal_their_definition_on_full_knowledge(bits: list[list[int]]) -> None:
     known = np.array(bits, np.int8)
     n = known.shape[1]
@@ -95,11 +91,7 @@ def test_local_swaps_equal_their_definition_on_full_knowledge(bits: list[list[in
         alive &= known[:, here] == 0
 
 
-@given(
-    st.integers(2, 5).flatmap(
-        lambda n: st.lists(st.lists(st.integers(0, 1), min_size=n, max_size=n).filter(any), min_size=1, max_size=40)
-    )
-)
+@given(st.integers(2, 5).flatmap(lambda n: st.lists(some_bits(n), min_size=1, max_size=40)))
 def test_independent_sorts_by_own_drops(bits: list[list[int]]) -> None:
     known = np.array(bits, np.int8)
     orderer = Independent(range(known.shape[1]), OrderSettings(window=len(bits), alpha=1.0))
