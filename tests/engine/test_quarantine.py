@@ -196,15 +196,15 @@ def test_needs_of_one_query_do_not_fail_those_that_share_its_state(
     pond = made(inline_pond, compact_files=2)
     good = "SELECT count(*) AS n FROM t [RANGE TUMBLING 5 SECONDS]"
     pond.sql(f"CREATE QUERY bad WITH (revise_for='77 seconds') AS {good}")
-    real = needs.revise_for
+    real = needs.spans_of
 
-    def fake(query: Any, options: Any) -> int:
+    def fake(query: Any, options: Any, least: int) -> int:
         if options.revise_for == 77_000_000:
             raise RuntimeError(PLANTED)
-        return real(query, options)
+        return real(query, options, least)
 
     take(pond, (1, "1"), (20, "3"))
-    monkeypatch.setattr(needs, "revise_for", fake)
+    monkeypatch.setattr(needs, "spans_of", fake)
     take(pond, (30, "3"), (2, "3"))
     take(pond, (40, "3"))
     assert statuses(pond) == {"good": ("live", ""), "bad": ("quarantined", PLANTED)}
