@@ -11,7 +11,7 @@ from millpond.language.builtins.allowed import AGGREGATES, RELATION_AGGREGATES, 
 from millpond.language.builtins.approximate import OURS
 from millpond.language.inference.duck import Refused, describe
 from millpond.support.errors import StatementError
-from millpond.types import RowScan
+from millpond.types import MERGED, RowScan
 
 W = "[RANGE 5 m SLIDE 1 m]"
 
@@ -164,6 +164,11 @@ def test_the_describing_connection_reaches_nothing():
             describe(sql)
 
 
+def test_what_stands_for_registered_aggregates_cannot_be_written(catalog):
+    with pytest.raises(StatementError, match=f"there is no function {MERGED}"):
+        understand(catalog, f"SELECT {MERGED}(mph) FROM reading")
+
+
 def test_allowed_functions_exist_and_are_pure():
     """Every allowed name is a function of DuckDB without side effects."""
     import duckdb
@@ -182,7 +187,8 @@ def test_allowed_functions_exist_and_are_pure():
         "rank_dense",
         "try",
     }
-    windows = WINDOW_FUNCTIONS | syntax | OURS  # OURS are rewritten, and never reach DuckDB by their names
+    # OURS are rewritten, and never reach DuckDB by their names; MERGED stands for what somebody has registered.
+    windows = WINDOW_FUNCTIONS | syntax | OURS | {MERGED}
     assert not {f for f in SCALARS | set(AGGREGATES) | RELATION_AGGREGATES if f not in known | windows}
     volatile = {name for name, _, stability in rows if stability == "VOLATILE"}
     assert not volatile & (SCALARS | RELATION_AGGREGATES | WINDOW_FUNCTIONS)

@@ -23,6 +23,7 @@ import pyarrow.ipc
 from millpond.sources.table_sources.databases import read_database
 from millpond.sources.table_sources.readings import Readings, Waiting
 from millpond.sources.table_sources.table_files import read_table, table_files
+from millpond.sources.zeros import without_signs
 from millpond.support.errors import MillpondError, SourceError
 from millpond.support.event_log import event_log
 from millpond.support.file_cache import FileCache
@@ -194,7 +195,8 @@ class TableVersions:
 
     def take(self, definition: TableDefinition, rows: pa.Table, clock: int, signature: str = "") -> TableState:
         """Keep what was read, as a new version where it differs from the last."""
-        state, folder = self.state(definition), table_folder(self.pond, definition)
+        rows, folder = without_signs(rows), table_folder(self.pond, definition)
+        state = self.state(definition)
         known = replace(state, read_at=clock, tried_at=clock, problem="", signature=signature)
         if state.version and table_version(self.pond, definition, state.version).equals(rows):
             return self._keep(definition, known)
