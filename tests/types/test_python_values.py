@@ -1,6 +1,7 @@
 """Values that Python's calendar has not are texts in rows, and all others are as ever."""
 
 import datetime as dt
+from typing import Any
 
 import pyarrow as pa
 
@@ -34,7 +35,7 @@ def test_answers_and_results() -> None:
     assert list(answer) == [{"d": "infinity", "n": 1}, {"d": dt.date(1970, 1, 1), "n": 2}]
 
 
-def test_windows_at_the_end_of_the_calendar(inline_pond) -> None:  # type: ignore[no-untyped-def]  # a fixture
+def test_windows_at_the_end_of_the_calendar(inline_pond: Any) -> None:
     pond = inline_pond()
     pond.sql("""
         CREATE STREAM s (ts TIMESTAMP, d DATE, t TIMESTAMP) WITH (event_time='ts');

@@ -7,7 +7,7 @@ from typing import TypeAlias
 
 from millpond import language as lang
 from millpond.catalog import Registered, Standing
-from millpond.commands.naming import NO_FILES, NamesAndFiles, query_named, seen_by_name, stream_named
+from millpond.commands.naming import NO_FILES, NamesAndFiles, described_query, query_named, stream_named
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options, check_reduction
 from millpond.support.errors import QueryError, Refusal, StatementError
@@ -125,7 +125,7 @@ def ask_explain(facts: Facts, statement: lang.Explain) -> Question:
     stream = facts.catalog.stream(statement.target)
     if stream is not None and not stream.is_inner:
         return AskPlan(stream, statement.analyze)
-    return AskPlan(seen_by_name(facts, statement.target), statement.analyze)
+    return AskPlan(described_query(facts, statement.target), statement.analyze)
 
 
 def _only_standing(statement: lang.Select | lang.Copy) -> StatementError:

@@ -120,8 +120,8 @@ def query_named(facts: Facts, name: str) -> Standing | Registered:
     return standing
 
 
-def seen_by_name(facts: Facts, name: str) -> Standing | Registered:
-    """The query of a name where a stream or a table might have been meant, too. Raises: Refusal."""
+def described_query(facts: Facts, name: str) -> Standing | Registered:
+    """The query that is described by its name, where a stream or a table might be, too. Raises: Refusal."""
     found = facts.catalog.query(name) or facts.row_query(name)
     if found is None:
         raise unknown(facts, "stream, table or query", name, Names(facts).names())

@@ -8,7 +8,7 @@ from millpond import language as lang
 from millpond.catalog import Registered, Standing
 from millpond.commands.answer_commands import AskRows, Bound
 from millpond.commands.asking.created_as import query_as_created, stream_as_created, table_as_created
-from millpond.commands.naming import Names, NamesAndFiles, query_named, seen_by_name, stream_named, table_named
+from millpond.commands.naming import Names, NamesAndFiles, described_query, query_named, stream_named, table_named
 from millpond.commands.pond_facts import Facts
 from millpond.types import (
     Column,
@@ -31,7 +31,7 @@ def ask_describe(facts: Facts, statement: lang.Describe) -> AskRows:
         elif isinstance(found, TableDefinition):
             columns = found.columns
         else:
-            columns = _shown(seen_by_name(facts, statement.target))
+            columns = _shown(described_query(facts, statement.target))
     rows = tuple((c.name, c.type, "event time" if c.name == time else "") for c in columns)
     return AskRows(("column", "type", "about"), rows)
 
@@ -45,7 +45,7 @@ def ask_create(facts: Facts, statement: lang.ShowCreate) -> AskRows:
     elif kind == "table" or (kind is None and isinstance(found, TableDefinition)):
         text = table_as_created(table_named(facts, name))
     else:
-        text = query_as_created(seen_by_name(facts, name) if kind is None else query_named(facts, name))
+        text = query_as_created(described_query(facts, name) if kind is None else query_named(facts, name))
     return AskRows(("statement",), ((text,),))
 
 
