@@ -10,6 +10,7 @@ import datetime as dt
 from math import gcd
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -68,7 +69,7 @@ def _wanted(case: Gapped, taken: list[Seen], until: int) -> list[tuple[Any, ...]
 def test_gaps_are_told_and_filled(data: st.DataObject) -> None:
     case, kept = data.draw(gapped()), data.draw(st.sampled_from(["", ", revise_for='0 s'", ", revise_for='30 s'"]))
     epochs = data.draw(st.lists(st.lists(rows, max_size=4), min_size=1, max_size=6))
-    begin, taken = data.draw(st.integers(0, len(epochs))), list[Seen]()
+    begin, taken, paused = data.draw(st.integers(0, len(epochs))), list[Seen](), False
     with quick_folder() as folder:
         shards = data.draw(st.sampled_from([1, 2]))
         pond = millpond.open(str(folder / "p"), executor="inline", shards=shards)
@@ -81,13 +82,19 @@ def test_gaps_are_told_and_filled(data: st.DataObject) -> None:
             if epoch:
                 pond.ingest("s", [{"ts": START + dt.timedelta(seconds=t), "k": k, "v": v} for t, k, v in epoch])
                 taken += epoch
+            if data.draw(st.integers(0, 4)) == 0:
+                pond.sql(f"ALTER QUERY q {'RESUME' if paused else 'PAUSE'}")
+                paused = not paused
             pond.step()
-            if taken and not kept:
+            if taken and not kept and not paused:
                 until = max(t for t, _, _ in taken) - lateness
                 assert _shown(case, pond, "q") == _wanted(case, taken, until // case.slide * case.slide)
             if data.draw(st.integers(0, 3)) == 0:
                 pond.close()
                 pond = millpond.open(str(folder / "p"), executor="inline", shards=shards)
+        if paused:
+            pond.sql("ALTER QUERY q RESUME")
+            pond.step()
         pond.drain(final=True)
         pane = gcd(case.size, case.slide)
         # The last window that holds the instant of the last row, as far as panes tell.
@@ -97,3 +104,29 @@ def test_gaps_are_told_and_filled(data: st.DataObject) -> None:
         for name in ("q", "later") if begin < len(epochs) else ("q",):
             assert _shown(case, pond, name) == _wanted(case, taken, last), name
         pond.close()
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@pytest.mark.parametrize("kept", ["", ", revise_for='30 s'", ", revise_for='0 s'"])
+@pytest.mark.parametrize("later", [[], [100]])
+def test_a_row_before_all_others(kept: str, later: list[int], paused: bool) -> None:
+    """Windows from it to the first one were empty, those that state covers as those that it does not."""
+    with quick_folder() as folder, millpond.open(str(folder / "p"), executor="inline") as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT)")
+        pond.sql(
+            f"CREATE QUERY q WITH (empty='report'{kept}) AS SELECT count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS]"
+        )
+        for number, seconds in enumerate([[40, 80], [0], later]):
+            if paused and number == 1:
+                pond.sql("ALTER QUERY q PAUSE")
+            if seconds:
+                pond.ingest("s", [{"ts": START + dt.timedelta(seconds=t), "v": t} for t in seconds])
+            pond.step()
+        if paused:
+            pond.sql("ALTER QUERY q RESUME")
+            pond.step()
+        pond.drain(final=True)
+        seen = [0, 40, 80, *later]
+        assert pond.sql("SELECT n FROM q ORDER BY window_end").table["n"].to_pylist() == [
+            int(t in seen) for t in range(0, max(seen) + 10, 10)
+        ]

@@ -181,7 +181,7 @@ class QueryProgress(Generic[P], Upgraded):
     too_late: int = by_shard(added_up, 0)
     paused: int | None = by_shard(alike, None)
     tables: tuple[TableStretch, ...] = by_shard(news, ())
-    floor: int = by_shard(as_before, NEVER)
+    floor: int = by_shard(largest, NEVER)
     owed: tuple[Owed, ...] = by_shard(all_owed, ())
     missed: tuple[tuple[int, int], ...] = by_shard(news, ())
     own: P = field(default=_NOTHING_READ, metadata={"rule": of_its_own})

@@ -47,8 +47,7 @@ def advance(
             owed = task.owed(state.delta, start, horizon, (progress.own.first, first), closing.epoch)
         else:
             too_late = lost
-        if touched.num_rows:
-            changed = task.revise(touched, horizon, furthest, progress.own.first, first, before if own else None)
+        changed = task.revise(touched, horizon, furthest, progress.own.first, first, before if own else None)
     if after != before:
         pair = (before, after) if own else None
         fresh = task.close(closed, max(until, after.most), first, bound >= FOREVER, pair)
@@ -63,10 +62,17 @@ def owed(db: duckdb.DuckDBPyConnection, spec: PanesSpec, rows: pa.Table, closing
     task = Evaluation(db, spec, query, closing.options, HistoryState(rows), closing.given)
     start = end_pane(spec, task.window, progress.start)
     horizon = end_pane(spec, task.window, horizon_of(query, closing.options, progress, closing.known))
-    first = earliest(progress.own.first, first_end(spec, task.window, rows, start))
-    found = task.owed(rows, start, horizon, (progress.own.first, first), closing.epoch)
+    known, floor = progress.own.first, progress.floor
+    first = earliest(known, first_end(spec, task.window, rows, start))
+    if task.reports_all and known is not None and first != known:
+        # State will not tell that the windows from here to the first one were empty: they are all owed.
+        horizon = max(horizon, min(end_pane(spec, task.window, progress.closed), spec.panes.pane(known) - 1))
+        floor = max(floor, spec.panes.start(horizon))
+    found = task.owed(rows, start, horizon, (known, first), closing.epoch)
+    if not found:
+        return progress
     own = replace(progress.own, first=first)
-    return replace(progress, own=own, owed=owed_together([*progress.owed, *found])) if found else progress
+    return replace(progress, own=own, floor=floor, owed=owed_together([*progress.owed, *found]))
 
 
 def behind(rows: pa.Table, last: Callable[[Ints], Ints], horizon: int, closed: int | Edges) -> tuple[pa.Table, int]:
