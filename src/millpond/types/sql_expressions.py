@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from typing import Any
 
@@ -207,6 +207,23 @@ def parsed(sql: str) -> Expression:
         listed[0] = part
         conjuncts.append(_told(part, _asked("json_deserialize_sql", json.dumps(tree)).removeprefix("SELECT ")))
     return replace(whole, conjuncts=tuple(conjuncts) if len(conjuncts) > 1 else ())
+
+
+def renamed(expression: Expression, names: Mapping[str, str]) -> Expression:
+    """An expression over columns that are called otherwise.
+
+    >>> str(renamed(parsed('"a" + upper("b")'), {"a": "c d"}))
+    '("c d" + upper(b))'
+    """
+    if not any(column in names for column in expression.columns):
+        return expression
+    tree: _Node = json.loads(_asked("json_serialize_sql", f"SELECT {expression.sql}"))
+    for node in _walk(tree):
+        if node.get("class") == "COLUMN_REF":
+            first, *fields = node["column_names"]
+            node["column_names"] = [names.get(first, first), *fields]
+    found = parsed(_asked("json_deserialize_sql", json.dumps(tree)).removeprefix("SELECT "))
+    return found.typed(expression.type)
 
 
 @functools.lru_cache(maxsize=1024)
