@@ -9,6 +9,7 @@ import datetime as dt
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import duckdb
 import pyarrow as pa
@@ -147,3 +148,42 @@ def test_zero_is_shown_without_a_sign(inline_pond: Factory, first: float, key: s
     pond.drain()
     for name in forms:
         assert repr(pond.sql(f"SELECT k, n FROM {name} WHERE k = 0").rows()) == "[(0.0, 3)]", name
+
+
+@pytest.mark.parametrize(
+    ("declared", "key", "shown"),
+    [
+        ("DOUBLE[]", "k", "[([0.0, None], 3)]"),
+        ("STRUCT(a DOUBLE, b FLOAT[])", "k", "[({'a': 0.0, 'b': [0.0]}, 3)]"),
+        ("MAP(VARCHAR, DOUBLE)", "k", "[([('x', 0.0)], 3)]"),
+        ("DOUBLE", "[round(k)]", "[([0.0], 3)]"),
+        ("DOUBLE", "{'a': round(k), 'b': [1]}", "[({'a': 0.0, 'b': [1]}, 3)]"),
+        ("DOUBLE", "MAP {'a': k * 1}", "[([('a', 0.0)], 3)]"),
+    ],
+)
+def test_zero_within_others_is_shown_without_a_sign(inline_pond: Factory, declared: str, key: str, shown: str) -> None:
+    values: dict[str, Callable[[float], Any]] = {
+        "DOUBLE": lambda v: v,
+        "DOUBLE[]": lambda v: [v, None],
+        "STRUCT(a DOUBLE, b FLOAT[])": lambda v: {"a": v, "b": [v]},
+        "MAP(VARCHAR, DOUBLE)": lambda v: {"x": v},
+    }
+    pond = inline_pond()
+    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, k {declared}) WITH (event_time='ts')")
+    forms = {
+        "windows": f"SELECT {key} AS k, count(*) AS n FROM s [RANGE TUMBLING 10 SECONDS] GROUP BY {key}",
+        "relation": f"SELECT {key} AS k, count(*) AS n FROM s [RANGE UNBOUNDED] GROUP BY {key}",
+    }
+    if key == "k":
+        forms |= {
+            "parts": "SELECT k, count(*) AS n FROM s [PARTITION BY k ROWS 3] GROUP BY k",
+            "meeting": "SELECT a.k, count(*) AS n FROM s [ROWS 1] a JOIN s [ROWS 3] b ON a.k = b.k GROUP BY a.k",
+        }
+    for name, text in forms.items():
+        pond.sql(f"CREATE QUERY {name} AS {text}")
+    for second, value in ((1, -0.0), (2, 0.0), (3, -0.0)):
+        pond.ingest("s", [{"ts": f"2026-01-01 00:00:0{second}", "k": values[declared](value)}])
+        pond.step()
+    pond.drain(final=True)
+    for name in forms:
+        assert repr(pond.sql(f"SELECT k, n FROM {name} WHERE n = 3").rows()) == shown, name

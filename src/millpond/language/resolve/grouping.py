@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from millpond.language.inference.duck import Refused, typed_relation
 from millpond.language.inference.types_of import Item, Typer
+from millpond.language.render.signless import without_sign
 from millpond.language.resolve.aggregate_calls import CallReader
 from millpond.language.resolve.aggregate_windows import OwnWindow
 from millpond.language.resolve.calls import Call
@@ -253,16 +254,3 @@ class GroupScope:
             *(Column(a.name, a.type) for a in self.aggregates),
             *window,
         )
-
-
-def without_sign(key: Expression) -> Expression:
-    """A key with 0.0 in place of -0.0, which is the same group: how it is shown is no matter of the order of rows.
-
-    A column has no -0.0 (`sources.zeros`).
-
-    >>> str(without_sign(Expression('round("a")', ("a",), type="DOUBLE")))
-    '(round("a") + CAST(0 AS DOUBLE))'
-    """
-    if key.type not in ("DOUBLE", "FLOAT") or key.column is not None:
-        return key
-    return key.within("(", f" + CAST(0 AS {key.type}))", key.type)
