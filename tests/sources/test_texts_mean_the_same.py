@@ -1,7 +1,10 @@
 """Text of every type means what DuckDB's TRY_CAST says, whichever way it comes; what that refuses is a dead letter."""
 
+import contextlib
 import gzip
 import json
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import millpond
+from millpond.server.serve import serving
 
 #: Texts of each type at its edges, beyond them, and written in unusual ways.
 VALUES: dict[str, list[str]] = {
@@ -120,7 +124,17 @@ def found(pond: Any, name: str, count: int) -> list[str | None]:
     return [rows.get(number) for number in range(count)]
 
 
-@pytest.mark.parametrize("way", [*FILES, "ingest", "arrow", "one by one"])
+def over_http(url: str, stream: str, row: dict[str, Any]) -> None:
+    """POST a row as JSON; one that does not fit is refused before it is taken."""
+    request = urllib.request.Request(f"{url}/v1/streams/{stream}/rows", json.dumps([row]).encode())
+    request.add_header("Content-Type", "application/json")
+    try:
+        urllib.request.urlopen(request).close()
+    except urllib.error.HTTPError as error:
+        assert error.code == 400, error.read()
+
+
+@pytest.mark.parametrize("way", [*FILES, "ingest", "arrow", "one by one", "http"])
 def test_text_of_every_type(inline_pond: Any, tmp_path: Path, way: str) -> None:
     pond, odd = inline_pond(), []
     kinds = [kind for kind in VALUES if way != "ndjson" or kind not in NESTED]
@@ -138,6 +152,10 @@ def test_text_of_every_type(inline_pond: Any, tmp_path: Path, way: str) -> None:
                     pond.ingest(f"s{number}", [{"ts": "2024-01-01", "n": n, "v": value}])
                 except millpond.SourceError:
                     continue  # what does not fit is refused before it is taken
+        elif way == "http":
+            with serving(pond) as url:
+                for n, value in enumerate(values):
+                    over_http(url, f"s{number}", {"ts": "2024-01-01", "n": n, "v": value})
         else:
             right = [n for n, text in enumerate(expected(kind, values)) if text is not None]
             rows = table_of(values).take(right)
@@ -150,15 +168,60 @@ def test_text_of_every_type(inline_pond: Any, tmp_path: Path, way: str) -> None:
     assert odd == [], "\n".join(map(str, odd))
 
 
-def test_text_in_tables(inline_pond: Any, tmp_path: Path) -> None:
+@pytest.mark.parametrize("way", FILES)
+def test_text_in_tables(inline_pond: Any, tmp_path: Path, way: str) -> None:
     """A table with a value that does not fit is not read; all others are as in streams."""
     pond, odd = inline_pond(), []
-    for number, kind in enumerate(VALUES):
-        right = {
-            v: text for v, text in zip(VALUES[kind], expected(kind, VALUES[kind]), strict=True) if text is not None
-        }
-        (tmp_path / f"{number}.csv").write_text(csv_of(list(right)))
-        pond.sql(f"CREATE TABLE t{number} (n INTEGER, v {kind}) WITH (path='{tmp_path}/{number}.csv')")
+    for number, kind in enumerate(k for k in VALUES if way != "ndjson" or k not in NESTED):
+        values = [v for v in VALUES[kind] if v or way not in ("csv", "tsv")]
+        right = {v: text for v, text in zip(values, expected(kind, values), strict=True) if text is not None}
+        (folder := tmp_path / str(number)).mkdir()
+        FILES[way](folder, list(right))
+        (file,) = folder.iterdir()
+        pond.sql(f"CREATE TABLE t{number} (n INTEGER, v {kind}) WITH (path='{file}')")
         got = found(pond, f"t{number}", len(right))
         odd += [(kind, v, g, r) for (v, r), g in zip(right.items(), got, strict=True) if g != r]
     assert odd == [], "\n".join(map(str, odd))
+
+
+#: Numbers since 1970 as event times, at their edges, beyond them, and written in unusual ways.
+NUMBERS = ["0", "-1", "1704067200123", "-62135596800000", "1704067200", "+7", " 7 ", "1e3", "1.5", "0x10", "abc", "",
+           "9223372036854775807", "-9223372036854775808", "9223372036854775808", "null"]  # fmt: skip
+
+
+def instants(unit: str, values: list[str]) -> list[int | None]:
+    """Microseconds since 1970, as DuckDB has them; what is no whole number is none."""
+    micros = {"s": "make_timestamp(n * 1000000)", "ms": "epoch_ms(n)", "us": "make_timestamp(n)"}[unit]
+    with duckdb.connect() as db:
+        sql = f"SELECT TRY(epoch_us({micros})) FROM (SELECT TRY_CAST(? AS BIGINT) AS n)"
+        cast = [None if value == "1.5" else db.execute(sql, [value]).fetchall()[0][0] for value in values]
+    return [None if n is not None and abs(n) >= 2**63 - 1 else n for n in cast]  # as infinity is no event time
+
+
+@pytest.mark.parametrize("unit", ["s", "ms", "us"])
+@pytest.mark.parametrize("way", [*FILES, "bare ndjson", "one by one", "http", "bare http"])
+def test_text_of_event_times_that_are_numbers(inline_pond: Any, tmp_path: Path, way: str, unit: str) -> None:
+    pond = inline_pond()
+    values = [v for v in NUMBERS if v or way not in ("csv", "tsv")]
+    bare = [v for v in NUMBERS if v.lstrip("-").replace(".", "").isdigit() or v == "null"]
+    values = bare if way.startswith("bare") else values
+    path = f"path='{tmp_path}/*', " if way in FILES or way == "bare ndjson" else ""
+    pond.sql(f"CREATE STREAM s (n INTEGER, v BIGINT) WITH ({path}event_time='v', time_format='{unit}')")
+    rows = [{"n": n, "v": json.loads(v) if way.startswith("bare") else v} for n, v in enumerate(values)]
+    if way in FILES:
+        FILES[way](tmp_path, values)
+    elif way == "bare ndjson":
+        lines = (f'{{"n": {n}, "v": {value}}}' for n, value in enumerate(values))
+        (tmp_path / "a.ndjson").write_text("\n".join(lines))
+    elif way == "one by one":
+        for row in rows:
+            with contextlib.suppress(millpond.SourceError):
+                pond.ingest("s", [row])
+    else:
+        with serving(pond) as url:
+            for row in rows:
+                over_http(url, "s", row)
+    pond.drain()
+    got = dict(pond.sql("SELECT n, epoch_us(event_ts) FROM s").rows())
+    right = {n: micros for n, micros in enumerate(instants(unit, values)) if micros is not None}
+    assert got == right, [(values[n], got.get(n), right.get(n)) for n in got.keys() | right.keys()]
