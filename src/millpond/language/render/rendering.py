@@ -34,6 +34,14 @@ def _safe_division(generator: Any, node: exp.Binary) -> str:
     return f"{generator.sql(node.this)} {symbol} {text}"
 
 
+def _mode(generator: Any, node: exp.Expr) -> str:
+    """Of equally frequent values DuckDB takes the one that it sees first: here that is the smallest, whatever the order
+    of the rows."""
+    value, text = node.this, generator.sql(node, "this")
+    plain = value is not None and not isinstance(value, exp.Order | exp.Distinct)
+    return f"mode({text} ORDER BY {text})" if plain else f"mode({text})"
+
+
 class _Rendered(Millpond):
     """The dialect as it is written for DuckDB."""
 
@@ -51,6 +59,7 @@ class _Rendered(Millpond):
             WrittenInterval: lambda generator, node: generator.interval_sql(node),
             RegisteredCall: lambda generator, node: generator.anonymous_sql(node),
             WindowedCall: lambda generator, node: generator.sql(node, "this"),
+            exp.Mode: _mode,
             exp.IgnoreNulls: lambda generator, node: f"{generator.sql(node, 'this')} IGNORE NULLS",
             exp.RespectNulls: lambda generator, node: f"{generator.sql(node, 'this')} RESPECT NULLS",
             **dict.fromkeys((exp.Div, exp.IntDiv, exp.Mod), _safe_division),
