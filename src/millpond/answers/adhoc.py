@@ -96,7 +96,7 @@ def _windows(
     core: Core, stream: StreamDefinition, query: WindowedQuery, progress: StreamProgress, scan: Scan
 ) -> pa.Table:
     """One row per group and window that ends until now."""
-    until = max(progress.bound, progress.high + query.holds_end)
+    until = max(progress.bound, progress.high + query.ends_now)
     wanted = Range(epoch=core.published.epoch)
     answers, removed = grouped(core, Asked(stream, in_order(query), wanted), Ends(until, high=progress.high), scan)
     columns = [*query.time_columns, *(Column(o.name, o.type) for o in query.select)]

@@ -43,7 +43,7 @@ def _answers(core: Core, query: WindowedQuery, known: dict[str, Rows]) -> tuple[
     progress, streams = core.published.progress, [f.stream for f in query.feeds] or [kept.id]
     high = now([progress.get(str(s), StreamProgress()) for s in streams])
     bound = progress_of(core.catalog, Union(kept.id, query.feeds), progress).bound
-    return select_stream(core, query), max(bound, high + query.holds_end)
+    return select_stream(core, query), max(bound, high + query.ends_now)
 
 
 def _folded(query: WindowedQuery, stream: StreamDefinition, rows: pa.Table, until: int) -> pa.Table:

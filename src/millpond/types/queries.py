@@ -54,6 +54,7 @@ class Answer(Variant, ABC):
     as_retained: it sees rows for as long as retention says; else for as long as their files are there.
     keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
         is a bag, and revisions add rows to it and take others out.
+    holds_end: windows hold the instant of their end, so that one is over when the watermark is beyond it.
     """
 
     time_columns: ClassVar[tuple[Column, ...]] = ()
@@ -63,6 +64,7 @@ class Answer(Variant, ABC):
     adds_up: ClassVar[bool] = False
     as_retained: ClassVar[bool] = False
     keyed: ClassVar[bool] = True
+    holds_end: ClassVar[bool] = False
 
     select: tuple[Output, ...]
     text: str = ""
@@ -189,10 +191,10 @@ class StreamQuery(Answer):
         goes on with the type that it was bound to.
     signed: rows of the stream with `op = '-'` take others back.
     lookup: tables that the rows are joined with before they enter windows; expressions are over the joined rows then.
-    holds_end: windows hold the instant of their end, so that one is over when the watermark is beyond it.
+    ends_now: windows end with rows, so that for who asks now one is over that ends with the newest.
     """
 
-    holds_end: ClassVar[bool] = False
+    ends_now: ClassVar[bool] = False
 
     stream: str
     where: Expression | None = None
@@ -370,6 +372,7 @@ class RowWindowQuery(WindowAggregation):
 
     time_columns: ClassVar[tuple[Column, ...]] = (*WindowAggregation.time_columns, NUMBER)
     holds_end: ClassVar[bool] = True
+    ends_now: ClassVar[bool] = True
     numbered: ClassVar[bool] = True
     told_apart: ClassVar[tuple[Column, ...]] = (NUMBER,)
 
