@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from millpond import connect
 
 ROOT = Path(__file__).resolve().parents[2]
 SCRIPT = """
@@ -81,3 +84,24 @@ def test_ctrl_c_stops_cleanly_and_the_pond_goes_on(tmp_path: Path, monkeypatch: 
     rows, messages = again.communicate(timeout=540)
     assert again.returncode == 0, messages
     assert json.loads(rows)["n"] > 0
+
+
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 0), (signal.SIGINT, 0)])
+def test_a_signal_to_the_group_lets_the_pond_end_spark(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, status: int
+) -> None:
+    """A service manager signals every process of a service: Spark's JVM must not go before the pond is closed."""
+    monkeypatch.chdir(tmp_path)
+    process = millpond("serve", "--pond", "pond", "--port", "0")
+    assert process.stderr is not None
+    line = next(line for line in process.stderr if "serves" in line)
+    with connect(line.split()[-1]) as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts')")
+        pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 SECOND]")
+        pond.ingest("s", [{"ts": "2026-01-01 00:00:00", "v": 1}])
+        pond.drain()
+        pond.ingest("s", [{"ts": "2026-01-01 00:00:05", "v": 1}])  # an epoch may be under way
+    os.killpg(process.pid, number)
+    messages = process.communicate(timeout=300)[1]
+    assert process.returncode == status, messages
+    assert not re.search("Traceback|Py4J|Exception|ERROR|WARN", messages), messages

@@ -140,9 +140,8 @@ def start(settings: Mapping[str, str]) -> Jvm:
         "SPARK_CONNECT_MODE": "0",
         "_PYSPARK_DRIVER_CONN_INFO_PATH": os.path.join(folder, "address"),
     }
-    # Ctrl-C goes to everybody in the terminal's group, but what it means is decided here.
-    deaf = ["/bin/sh", "-c", "trap '' INT; exec \"$@\"", "sh"]
-    process = subprocess.Popen([*deaf, *command(java, settings)], stdin=subprocess.PIPE, env=environment)
+    # Signals that go to everybody in the group (Ctrl-C, a service manager's SIGTERM) are for the pond, which ends it.
+    process = subprocess.Popen(command(java, settings), stdin=subprocess.PIPE, env=environment, start_new_session=True)
     return Jvm(process, folder)
 
 
