@@ -87,7 +87,7 @@ def run(groups: int, policy: str, windows: int) -> Measured:
                 start = time.process_time()
                 pond.step()
                 seconds.append(time.process_time() - start)
-                told.append(pond.sql("SHOW QUERIES").to_arrow()["windows"][0].as_py())
+                told.append(pond.sql("SHOW QUERIES").to_arrow()["rows"][0].as_py())
         pond.drain(final=True)
         given = pond.sql("SELECT count(*), sum(n) FROM q").rows()[0]
     size = 4 * groups // EPOCHS

@@ -69,7 +69,7 @@ class FakePond:
     def status(self) -> dict[str, Any]:
         """A status like the engine's."""
         stream = {"rows": 1234, "rate": 5.5, "watermark": 1_362_132_000_000_000, "high_watermark": None, "late": 3}
-        return {"epochs": 7, "streams": {"s": stream}, "queries": {"q": {"windows": 9, "revisions": 1}}}
+        return {"epochs": 7, "streams": {"s": stream}, "queries": {"q": {"rows": 9, "revisions": 1}}}
 
     def close(self) -> None:
         """Leave a trace: tests see that it came to this."""

@@ -148,7 +148,7 @@ def test_status(ponds: list[FakePond], tmp_path: Path) -> None:
     assert "1,234" in shown.stdout
     assert "2013-03-01 10:00:00" in shown.stdout
     plain = runner.invoke(app, ["status", "--pond", str(tmp_path), "--json"])
-    assert json.loads(plain.stdout)["queries"] == {"q": {"windows": 9, "revisions": 1}}
+    assert json.loads(plain.stdout)["queries"] == {"q": {"rows": 9, "revisions": 1}}
 
 
 def test_doctor() -> None:

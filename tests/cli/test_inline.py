@@ -105,12 +105,12 @@ def test_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(demo, "landing_files", lambda example, months: first_days)
     result = call("demo", "--pond", str(tmp_path / "demo"))
     assert result.exit_code == 0, result.stderr
-    counts = r"([\d,]+) rows in .* ([\d,]+) windows closed, ([\d,]+) late rows, ([\d,]+) revised"
+    counts = r"([\d,]+) rows in .* ([\d,]+) answers, ([\d,]+) late rows, ([\d,]+) revised"
     found = re.search(counts, result.stdout)
     assert found, result.stdout
-    rows, windows, late, revised = (int(group.replace(",", "")) for group in found.groups())
+    rows, answers, late, revised = (int(group.replace(",", "")) for group in found.groups())
     assert rows == sum(pq.read_metadata(file).num_rows for file in first_days)
-    assert windows > 3_000
+    assert answers > 3_000
     assert late > 10
     assert revised > 50
     for title in ("backed up most", "The busiest hours", "revised most often", "The past is still there"):

@@ -98,6 +98,7 @@ def test_describe(pond: Any) -> None:
     shown = typed(pond, "\\d\n\\d reading\n\\d fast;\n\\d PER_MINUTE\n\\d none\n\\q\n", width=200)
     assert re.search(r"reading +stream", shown) and re.search(r"fast +query", shown)
     assert re.search(r"mph +DOUBLE", shown) and "high watermark: 2026-01-01 08:00:29" in shown
+    assert "declared as: CREATE STREAM reading" in shown and "marks_groups" not in shown
     assert "kind: rows" in shown and "kind: windows" in shown and "window_end" in shown
     assert "error: there is no 'none'" in shown
 

@@ -244,7 +244,7 @@ def test_drain_final_says_what_it_shuts_before_it_does(tmp_path: Path, caplog: p
         caplog.clear()
         told = str(pond.drain(final=True))
         assert ("DRAIN FINAL shuts all windows" in caplog.text) == (late == "drop")
-        assert ("s: shut, late='drop'" in told) == (late == "drop")
+        assert ("s: shut for good by DRAIN FINAL, late='drop'" in told) == (late == "drop")
         (folder / "in" / "2.csv").write_text("ts,v\n2025-01-01 00:00:01,1\n")
         pond.drain()
         assert pond.sql("SELECT n FROM q").rows() == [(1 if late == "drop" else 2,)]

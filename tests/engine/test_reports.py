@@ -47,9 +47,37 @@ def test_sessions_that_are_open_say_when_the_last_of_them_is_over(inline_pond: A
     pond = inline_pond()
     pond.sql(f"{STREAM}; CREATE QUERY visit AS SELECT x, count(*) AS n FROM s [SESSION 30 MINUTES] GROUP BY x")
     pond.ingest("s", rows(0, 10))
-    assert [q.waits_for for q in pond.drain().queries] == ["s to reach 2026-03-01 08:40:00"]
+    assert [q.waits_for for q in pond.drain().queries] == ["s to pass 2026-03-01 08:40:00"]
     pond.sql("DRAIN FINAL")
     assert [q.waits_for for q in pond.drain().queries] == []
+
+
+def test_what_the_sources_lack_is_said_and_of_which_stream(inline_pond: Any) -> None:
+    """Which row brings the watermark there; of a query over a query the stream that was declared."""
+    pond = inline_pond()
+    pond.sql(STREAM.replace("'ts')", "'ts', lateness='5s', step='1m')"))
+    pond.sql("CREATE QUERY minutely AS SELECT sum(n) AS n FROM s [RANGE TUMBLING 90 SECONDS]")
+    pond.sql("CREATE QUERY hourly AS SELECT max(n) AS n FROM minutely [RANGE TUMBLING 1 HOUR]")
+    pond.ingest("s", rows(0, 3))  # 8:03:00 is where an empty window ends, and where one begins that has a row
+    assert [(q.query, q.waits_for) for q in pond.drain().queries] == [
+        ("minutely", "s to reach 2026-03-01 08:04:30 (a row at 2026-03-01 08:05:05 or later)"),
+        ("hourly", "s to reach 2026-03-01 09:00:00 (a row at 2026-03-01 09:00:05 or later)"),
+    ]
+    told = {r["name"]: r["waiting_for"] for r in pond.sql("SHOW WATERMARKS").table.to_pylist() if r["kind"] == "query"}
+    assert told["hourly"].startswith("s to reach 2026-03-01 09:00:00")
+    pond.ingest("s", [{"ts": "2026-03-01 08:05:04.999999", "n": 1, "x": ""}])
+    assert pond.drain() and pond.sql("SELECT n FROM minutely").rows() == [(0,)]
+    pond.ingest("s", [{"ts": "2026-03-01 08:05:05", "n": 1, "x": ""}])
+    assert pond.drain() and pond.sql("SELECT n FROM minutely").rows() == [(0,), (3,)]
+
+
+def test_a_stream_that_is_shut_says_so_whenever_it_is_drained(inline_pond: Any, tmp_path: Path) -> None:
+    (tmp_path / "1.csv").write_text("ts,v\n2026-01-01,1\n")
+    pond = inline_pond()
+    pond.sql(f"CREATE STREAM s (ts TIMESTAMP, v INTEGER) WITH (path='{tmp_path}/*.csv', event_time='ts', late='drop')")
+    assert "shut" not in str(pond.drain())
+    for final in (True, False):
+        assert "s: shut for good by DRAIN FINAL, late='drop'" in str(pond.drain(final=final))
 
 
 def test_before_anything_was_announced_the_first_mark_is_waited_for(inline_pond: Any) -> None:

@@ -172,10 +172,10 @@ def live_view(replay: Replay) -> Group:
     facts.add_row("late", f"{stream.get('late', 0):,}", "epochs", f"{state.get('epochs', 0):,}")
     queries = Table(box=None, pad_edge=False)
     queries.add_column("query")
-    queries.add_column("windows closed", justify="right")
+    queries.add_column("answers", justify="right")
     queries.add_column("revised", justify="right")
     for name, query in by_name(state["queries"]).items():
-        queries.add_row(name, f"{query.get('windows', 0):,}", f"{query.get('revisions', 0):,}")
+        queries.add_row(name, f"{query.get('rows', 0):,}", f"{query.get('revisions', 0):,}")
     bar = ProgressBar(total=len(replay.files), completed=replay.delivered, width=60)
     return Group(bar, facts, queries)
 
@@ -184,24 +184,24 @@ def status_line(replay: Replay) -> str:
     """The state of the replay in one line."""
     state = replay.pond.status()
     stream = by_name(state["streams"]).get(STREAM, {})
-    windows, revisions = totals(state)
+    answers, revisions = totals(state)
     return (
         f"{time.monotonic() - replay.began:6.1f} s"
         f"  {stream.get('rows', 0):>7,} rows  {_rate(replay, stream):>7,.0f} rows/s"
-        f"  watermark {moment(stream.get('watermark'))}  {windows:>7,} windows closed"
+        f"  watermark {moment(stream.get('watermark'))}  {answers:>7,} answers"
         f"  {stream.get('late', 0):>5,} late  {revisions:>6,} revised"
     )
 
 
 def report(replay: Replay, console: Console) -> None:
-    """Print what came of the replay: rows, windows, throughput."""
+    """Print what came of the replay: rows, answers, throughput."""
     state = replay.pond.status()
     stream = by_name(state["streams"]).get(STREAM, {})
     rows = int(stream.get("rows", 0))
-    windows, revisions = totals(state)
+    answers, revisions = totals(state)
     console.print(
         f"\n[bold]{rows:,} rows in {replay.seconds:.1f} s ({rows / max(replay.seconds, 1e-9):,.0f} rows/s)[/], "
-        f"{state.get('epochs', 0):,} epochs, {windows:,} windows closed, "
+        f"{state.get('epochs', 0):,} epochs, {answers:,} answers, "
         f"{stream.get('late', 0):,} late rows, {revisions:,} revised answers",
         soft_wrap=True,
     )
@@ -211,9 +211,9 @@ def report(replay: Replay, console: Console) -> None:
 
 
 def totals(state: Mapping[str, Any]) -> tuple[int, int]:
-    """Windows closed and answers revised, over all queries."""
+    """Rows answered and rows revised, over all queries."""
     queries = by_name(state["queries"]).values()
-    return sum(q.get("windows") or 0 for q in queries), sum(q.get("revisions") or 0 for q in queries)
+    return sum(q.get("rows") or 0 for q in queries), sum(q.get("revisions") or 0 for q in queries)
 
 
 def example_folder() -> Path:

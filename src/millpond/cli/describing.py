@@ -10,6 +10,7 @@ from rich.text import Text
 
 from millpond.cli.names import find
 from millpond.support.errors import QueryError
+from millpond.support.sql import quote
 
 
 def list_names(pond: Any, console: Console) -> None:
@@ -58,12 +59,13 @@ def _facts(pond: Any, kind: str, found: dict[str, Any]) -> list[tuple[str, Any]]
         facts = [("id", found.get("id")), ("kind", found.get("kind")), ("status", found.get("status"))]
         facts += [("owner", found.get("owner")), ("over", ", ".join(found.get("streams", ())))]
         facts.append(("text", found.get("text")))
-    elif kind == "table":
-        facts = [("path", found.get("path")), ("format", found.get("format"))]
-    else:
-        options = found.get("options") or {}
-        usual = {"order": "name", "header": True, "delimiter": ",", "null": "", "archive": "plain"}
-        facts = [(n, v) for n, v in options.items() if v is not None and usual.get(n) != v]
+        return [(label, value) for label, value in facts if value not in (None, "")]
+    try:
+        [(declared,)] = pond.sql(f"SHOW CREATE {kind.upper()} {quote(found['name'])}").rows()
+        facts.append(("declared as", declared))
+    except QueryError:  # the system's
+        facts.append(("source", (found.get("options") or {}).get("source")))
+    if kind == "stream":
         state = pond.status()["streams"].get(found["name"], {})
         facts += [(n.replace("_", " "), state[n]) for n in ("rows", "watermark", "high_watermark") if n in state]
     return [(label, value) for label, value in facts if value not in (None, "")]

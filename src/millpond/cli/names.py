@@ -89,7 +89,8 @@ def find(pond: Any) -> dict[str, str]:
     Raises: what the pond raises when it cannot be asked.
     """
     state = pond.status()
-    kinds = dict.fromkeys(state["streams"], "stream") | dict.fromkeys(state["queries"], "query")
+    # The query of a stream of answers has the name of the stream.
+    kinds = dict.fromkeys(state["queries"], "query") | dict.fromkeys(state["streams"], "stream")
     kinds |= dict.fromkeys(pond.sql("SHOW TABLES").to_arrow()["table"].to_pylist(), "table")
     rows = state.get("row_queries") or {}
     if 0 < rows.get("live", 0) + rows.get("paused", 0) <= MOST_QUERIES:

@@ -76,4 +76,4 @@ def text(value: Any) -> str:
 _MOMENTS = {"watermark", "high_watermark", "closed"}
 _TITLES = {"rate": "rows/s", "high_watermark": "newest", "dead": "dead letters", "pending_items": "pending"}
 _STREAM_FIELDS = ("rows", "rate", "watermark", "high_watermark", "late", "dead", "pending_items", "archive_files")
-_QUERY_FIELDS = ("stream", "status", "reason", "windows", "revisions", "too_late", "closed")
+_QUERY_FIELDS = ("stream", "status", "reason", "rows", "revisions", "too_late", "closed")

@@ -144,7 +144,7 @@ def _queries(state: Mapping[str, Any]) -> list[dict[str, Any]]:
             "status": q["status"],
             "rows_out": int(done.get(name, {}).get("rows_out", 0)),
             "seconds": done.get(name, {}).get("seconds", 0.0),
-            "windows": q["windows"],
+            "rows": q["rows"],
             "revisions": q["revisions"],
             "too_late": q["too_late"],
             "closed": q["closed"],

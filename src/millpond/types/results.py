@@ -74,7 +74,8 @@ class StreamReport:
             shown = ", ".join(self.changed[:_SHOWN]) + _more(len(self.changed))
             yield f"{self.stream}: changed after they were taken, and not taken again: {shown}"
         if self.shut:
-            yield f"{self.stream}: shut, late='drop': rows of further files count in no window; late({self.stream})"
+            lost = "rows of further files count in no window"
+            yield f"{self.stream}: shut for good by DRAIN FINAL, late='drop': {lost}; late({self.stream})"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millpond.answers.describe.watermarks import next_end, waits_for
+from millpond.answers.describe.watermarks import next_end, states_of_sources, waits_for
 from millpond.archive.storage import StreamRuntime
 from millpond.catalog import Standing
 from millpond.engine.core import Core
@@ -62,7 +62,7 @@ def report(core: Core, told: Told, final: bool = False) -> DrainReport:
     with core.lock:
         published, catalog = core.published, core.catalog
     shown = [s for s in catalog.shown_streams() if s.options.source != "system"]
-    streams = tuple(_stream(core.streams[s.id], s, told, published, final) for s in shown if s.id in core.streams)
+    streams = tuple(_stream(core.streams[s.id], s, told, published) for s in shown if s.id in core.streams)
 
     def of_query(standing: Standing) -> QueryReport:
         return _query(core, standing, told, published, final)
@@ -74,9 +74,11 @@ def report(core: Core, told: Told, final: bool = False) -> DrainReport:
     return DrainReport(final, streams, tuple(q for q in queries if q != QueryReport(q.query)))
 
 
-def _stream(
-    runtime: StreamRuntime, stream: StreamDefinition, told: Told, published: Published, final: bool
-) -> StreamReport:
+def _has_ended(published: Published, stream: StreamDefinition) -> bool:
+    return published.progress.get(str(stream.id), StreamProgress()).ended
+
+
+def _stream(runtime: StreamRuntime, stream: StreamDefinition, told: Told, published: Published) -> StreamReport:
     number = str(stream.id)
     before, now = (p.counts.get(number, StreamCounts()) for p in (told.published, published))
     taken = published.intake.get(number, 0)
@@ -100,7 +102,7 @@ def _stream(
         max(0, skipped - told.skipped.get(stream.id, 0)),
         tuple(sorted(changed - told.changed.get(stream.id, frozenset()))),
         nothing_at,
-        final and isinstance(source, FileSource) and stream.options.late == "drop",
+        isinstance(source, FileSource) and stream.options.late == "drop" and _has_ended(published, stream),
     )
     told.letters[stream.id] = frozenset(f.path for f in runtime.dead.segments if f.first_epoch <= published.epoch)
     told.skipped[stream.id], told.changed[stream.id] = skipped, changed
@@ -181,7 +183,8 @@ def _query(core: Core, standing: Standing, told: Told, published: Published, fin
     states = [(s, known.get(str(s.id), StreamProgress())) for s in core.catalog.streams_of(standing)]
     rows = any(p.high > NEVER for _, p in states)
     waiting = rows and not final and standing.status == "live" and next_end(standing, now, states) is not None
-    what = waits_for(standing, now, states, published.clock) if waiting else ""
+    sources = states_of_sources(core.catalog, standing, published)
+    what = waits_for(standing, now, states, published.clock, sources) if waiting else ""
     return QueryReport(name, max(0, now.too_late - before.too_late), waits_for=what)
 
 

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 
-from millpond.catalog import Standing
+from millpond.catalog import Catalog, Standing
 from millpond.engine.core import Core
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Published
 from millpond.operators.contract import Mark
 from millpond.operators.registry import answering_kind
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
@@ -18,6 +20,9 @@ from millpond.sources.derived_stream import DerivedSource
 from millpond.types import ARRIVAL, StreamDefinition, StreamOptions
 from millpond.types.durations import duration
 from millpond.types.instants import moment
+
+#: Streams and how far they are.
+States: TypeAlias = "Sequence[tuple[StreamDefinition, StreamProgress]]"
 
 _COLUMNS = {
     "kind": pa.string(),
@@ -61,7 +66,9 @@ def show_watermarks(core: Core) -> pa.Table:
         states = [(s, published.progress.get(str(s.id), StreamProgress())) for s in streams]
         operator = answering.get(standing.id)
         marks = () if operator is None else operator.marks(standing, known)
-        return [_query_row(standing, known, states, published.clock), *(_mark_row(standing, mark) for mark in marks)]
+        sources = states_of_sources(catalog, standing, published)
+        row = _query_row(standing, known, states, published.clock, sources)
+        return [row, *(_mark_row(standing, mark) for mark in marks)]
 
     none: list[dict[str, Any]] = []
     for found in Failures(catalog, "SHOW WATERMARKS").each(catalog.shown_queries(), of_query, none):
@@ -128,11 +135,23 @@ def holders(stream: StreamDefinition, state: StreamProgress, clock: int) -> list
     return [f"partition {n}" for n, p in sorted(awake.items()) if p.bound == least]
 
 
+def states_of_sources(catalog: Catalog, standing: Standing, published: Published) -> States:
+    """The declared streams that a query is made of, and how far they are."""
+    found: dict[int, StreamDefinition] = {}
+    waiting = list(catalog.streams_of(standing))
+    for stream in waiting:
+        if stream.is_inner and stream.derived is not None:
+            waiting += [catalog.streams[s] for s in stream.derived.sources if s not in found]
+        else:
+            found[stream.id] = stream
+    return [(s, published.progress.get(str(number), StreamProgress())) for number, s in found.items()]
+
+
 def _query_row(
-    standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]], clock: int
+    standing: Standing, known: QueryProgress, streams: States, clock: int, sources: States
 ) -> dict[str, Any]:
     high = now([s for _, s in streams])
-    waiting = standing.status if standing.status != "live" else waits_for(standing, known, streams, clock)
+    waiting = standing.status if standing.status != "live" else waits_for(standing, known, streams, clock, sources)
     return {
         "kind": "query",
         "name": standing.definition.name,
@@ -145,24 +164,45 @@ def _query_row(
 
 
 def waits_for(
-    standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]], clock: int
+    standing: Standing, known: QueryProgress, streams: States, clock: int, sources: States | None = None
 ) -> str:
-    """The streams that hold a query up and, of windows that end at instants, what they must reach; '': nothing is."""
+    """The streams that hold a query up and, of windows that end at instants, what they must reach; '': nothing is.
+
+    Args:
+        sources: the streams that were declared, if it reads streams that are made for it alone.
+    """
     if known.closed >= FOREVER:
         return ""
     end = next_end(standing, known, streams) if known.closed > NEVER else None
-    streams = [(s, p) for s, p in streams if not p.idle] or streams
-    least = min(s.bound for _, s in streams)
-    held = [" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in streams if p.bound == least]
-    return ", ".join(held) + (f" to reach {moment(end)}" if end is not None else "")
+    awaited = streams if sources is None else sources
+    awaited = [(s, p) for s, p in awaited if not p.idle] or awaited
+    least = min(p.bound for _, p in awaited)
+    slowest = [(s, p) for s, p in awaited if p.bound == least]
+    held = ", ".join(" ".join([s.label, *(f"({h})" for h in holders(s, p, clock))]) for s, p in slowest)
+    if end is None:
+        return held
+    rows = {row_for(s.options, end) for s, _ in slowest} - {None}
+    brought = f" (a row at {moment(max(r for r in rows if r is not None))} or later)" if rows else ""
+    return f"{held} to {'pass' if standing.definition.query.holds_end else 'reach'} {moment(end)}{brought}"
 
 
-def next_end(
-    standing: Standing, known: QueryProgress, streams: list[tuple[StreamDefinition, StreamProgress]]
-) -> int | None:
-    """The instant at which an open window of a query closes; None: none is, or rows yet to come say when."""
+def row_for(options: StreamOptions, end: int) -> int | None:
+    """The event time of a row that brings a stream's watermark to an instant; None: that instant, or others say.
+
+    >>> row_for(StreamOptions(time="ts", lateness=5, step=60), 100)
+    125
+    """
+    if not options.lateness or options.marks_only or options.source == "derived":
+        return None
+    step = options.step or 1
+    return -(-end // step) * step + options.lateness
+
+
+def next_end(standing: Standing, known: QueryProgress, streams: States) -> int | None:
+    """The instant at which the windows that the newest row tells of are closed, and those before; None: none is open,
+    or rows yet to come say when. Which earlier ends have rows before them is not known here."""
     query, high = standing.definition.query, now([s for _, s in streams])
-    return answering_kind(query).next_end(query, known.closed if known.closed > NEVER else high, high)
+    return answering_kind(query).next_end(query, max(known.closed, high), high)
 
 
 def _mark_row(standing: Standing, mark: Mark) -> dict[str, Any]:
