@@ -34,14 +34,6 @@ def _safe_division(generator: Any, node: exp.Binary) -> str:
     return f"{generator.sql(node.this)} {symbol} {text}"
 
 
-def _mode(generator: Any, node: exp.Expr) -> str:
-    """Of equally frequent values DuckDB takes the one that it sees first: here that is the smallest, whatever the order
-    of the rows."""
-    value, text = node.this, generator.sql(node, "this")
-    plain = value is not None and not isinstance(value, exp.Order | exp.Distinct)
-    return f"mode({text} ORDER BY {text})" if plain else f"mode({text})"
-
-
 class _Rendered(Millpond):
     """The dialect as it is written for DuckDB."""
 
@@ -59,11 +51,24 @@ class _Rendered(Millpond):
             WrittenInterval: lambda generator, node: generator.interval_sql(node),
             RegisteredCall: lambda generator, node: generator.anonymous_sql(node),
             WindowedCall: lambda generator, node: generator.sql(node, "this"),
-            exp.Mode: _mode,
             exp.IgnoreNulls: lambda generator, node: f"{generator.sql(node, 'this')} IGNORE NULLS",
             exp.RespectNulls: lambda generator, node: f"{generator.sql(node, 'this')} RESPECT NULLS",
             **dict.fromkeys((exp.Div, exp.IntDiv, exp.Mod), _safe_division),
         }
+
+        def anonymous_sql(self, expression: exp.Anonymous) -> str:
+            """A call. Of equally frequent values DuckDB's mode takes the one that it sees first: here the smallest one
+            comes first, whatever the order of the rows."""
+            text: str = super().anonymous_sql(expression)
+            [value, *more] = expression.expressions or [None]
+            if (
+                expression.name.lower() != "mode"
+                or more
+                or value is None
+                or isinstance(value, exp.Order | exp.Distinct)
+            ):
+                return text
+            return f"{text[:-1]} ORDER BY {self.sql(value)})"
 
 
 class _Tools(threading.local):
