@@ -10,7 +10,7 @@ from millpond.catalog import Registered, Standing
 from millpond.commands.naming import NO_FILES, NamesAndFiles, described_query, query_named, stream_named
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options, check_reduction
-from millpond.support.errors import QueryError, Refusal, StatementError
+from millpond.support.errors import QueryError, Refusal
 from millpond.types import Query, QueryOptions, RowQuery, ScanQuery, Staged, StreamDefinition
 
 #: What a SELECT is when its names are bound: about rows, windows or a relation of streams, or about answers and tables.
@@ -82,10 +82,6 @@ def ask_select(facts: Facts, statement: lang.Select) -> Question:
 def _once(facts: Facts, statement: lang.Select | lang.Copy) -> AskOnce:
     bound = lang.bind_select(statement.select, NamesAndFiles(facts))
     match bound:
-        case Staged():
-            if not bound.is_windows:
-                raise _only_standing(statement)
-            check_options(facts.catalog, bound, QueryOptions())
         case RowQuery():
             check_reduction(bound.query)
         case lang.TableQuery():
@@ -126,11 +122,3 @@ def ask_explain(facts: Facts, statement: lang.Explain) -> Question:
     if stream is not None and not stream.is_inner:
         return AskPlan(stream, statement.analyze)
     return AskPlan(described_query(facts, statement.target), statement.analyze)
-
-
-def _only_standing(statement: lang.Select | lang.Copy) -> StatementError:
-    start = statement.offset
-    return StatementError(
-        "a window over a join of streams is a standing query: pairs are kept for it as they form", statement.script,
-        start, start + 1, "CREATE QUERY q AS SELECT … WITH (since='start'), and SELECT … FROM q",
-    )  # fmt: skip
