@@ -12,6 +12,7 @@ from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options, check_reduction
 from millpond.support.errors import QueryError, Refusal
 from millpond.types import Query, QueryOptions, RowQuery, ScanQuery, Staged, StreamDefinition
+from millpond.types.file_forms import FileForm
 
 #: What a SELECT is when its names are bound: about rows, windows or a relation of streams, or about answers and tables.
 Bound: TypeAlias = "Query | Staged | ScanQuery | lang.TableQuery"
@@ -53,7 +54,7 @@ class AskCopy:
     """COPY … TO: what is asked, and the file that the answer goes into."""
 
     asked: AskOnce
-    path: str
+    form: FileForm
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def ask_copy(facts: Facts, statement: lang.Copy) -> Question:
     """What COPY asks. Raises: StatementError where its SELECT cannot be bound; Refusal where it may not write."""
     if not facts.files:
         raise Refusal(NO_FILES, words=("COPY",))
-    return AskCopy(_once(facts, statement), statement.path)
+    return AskCopy(_once(facts, statement), statement.form)
 
 
 def ask_select(facts: Facts, statement: lang.Select) -> Question:

@@ -48,10 +48,10 @@ def answer(core: Core, question: Question) -> tuple[pa.Table | None, str]:
     match question:
         case AskOnce(bound):
             return _once(core, bound)
-        case AskCopy(asked, path):
+        case AskCopy(asked, form):
             table, note = _once(core, asked.bound)
-            write_file(table, path)
-            return None, "; ".join(n for n in (f"{table.num_rows:,} rows copied to {path}", note) if n)
+            write_file(table, form)
+            return None, "; ".join(n for n in (f"{table.num_rows:,} rows copied to {form.path}", note) if n)
         case AskStanding(standing, statement):
             return _invoked(core, standing, statement)
         case AskShow(statement, streams):
