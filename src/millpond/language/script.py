@@ -13,6 +13,7 @@ from millpond.language.copy_options import read_form
 from millpond.language.statement_parts import QUERY_STARTS, StatementParts
 from millpond.language.syntax.bounds_clause import EdgeReader
 from millpond.language.syntax.dialect import SyntaxFault, everything_of
+from millpond.language.syntax.flat_chains import flattened
 from millpond.language.syntax.source_text import nearest, placed
 from millpond.language.syntax.statement_types import (
     AlterColumns,
@@ -207,7 +208,7 @@ class _Reader(StatementParts):
         opening = self.parser._index
         if self.word() == "(":
             tree = self.parser._parse_select(nested=True, parse_subquery_alias=False)
-            tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
+            tree = flattened(tree.unnest() if isinstance(tree, exp.Subquery) else tree)
         else:
             at = self.place
             item = exp.Identifier(this=self.name("a stream, table or query (or (SELECT …))"), quoted=True)

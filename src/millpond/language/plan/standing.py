@@ -48,6 +48,7 @@ from millpond.language.rewrite.unnamed_streams import (
 )
 from millpond.language.rewrite.validity import with_tolerances
 from millpond.language.syntax.bounds_clause import BoundsClause
+from millpond.language.syntax.flat_chains import SHALLOW
 from millpond.language.syntax.nodes import window_of
 from millpond.language.syntax.source_text import Source, nearest, token_span
 from millpond.language.syntax.written_select import WrittenSelect
@@ -248,7 +249,7 @@ def analyse(written: WrittenSelect, schema: Schema, marks: Marks | None = None) 
     try:
         return kind(select, written.text, source, schema, written.bounds).analyse(marks)
     except RecursionError:
-        raise source.error("the query is nested too deeply") from None
+        raise source.error("the query is nested too deeply", None, SHALLOW) from None
 
 
 def marked(node: exp.Expr, marks: Marks | None) -> exp.Expr:

@@ -1,6 +1,4 @@
-"""NDJSON files (one JSON object a line), and JSON arrays of objects, whose items are lines: parsed by Arrow where all of
-it fits, else by DuckDB, line by line.
-"""
+"""NDJSON (an object a line) and JSON arrays, whose items are lines: by Arrow where all of it fits, else by DuckDB."""
 
 from __future__ import annotations
 
