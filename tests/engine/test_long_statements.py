@@ -71,5 +71,5 @@ def _nested(count: int) -> str:
 @pytest.mark.parametrize("text", ["SELECT sum({}) AS x FROM s [RANGE TUMBLING 1 HOUR]", "SELECT {} AS x FROM s"])
 def test_what_is_deep_is_refused(pond: Any, text: str, expression: str) -> None:
     asked: Callable[[str], Any] = pond.sql
-    with pytest.raises(StatementError, match="nested too deeply|depth"):
+    with pytest.raises(StatementError, match=r"nested too deeply|depth"):
         asked(f"CREATE QUERY deep AS {text.format(expression)}")

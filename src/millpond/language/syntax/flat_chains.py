@@ -1,7 +1,7 @@
-"""Long flat chains of one operator: `a + b + c + …`, `x OR y OR …`, which a parser reads as a tree as deep as it is long.
+"""Long flat chains of one operator, `a + b + c + …`: a parser makes trees of them that are as deep as they are long.
 
-Passes go down trees by calling themselves, and so does DuckDB, whose optimiser takes a cube of the depth. So a long chain
-is read as a tree of the same terms, in their order, that is as deep as its logarithm: (a + b) + (c + d).
+Passes go down trees by calling themselves, and so does DuckDB, whose optimiser takes a cube of the depth. So a long
+chain is read as a tree of the same terms, in their order, that is as deep as its logarithm: (a + b) + (c + d).
 """
 
 from __future__ import annotations
