@@ -208,7 +208,7 @@ class _Reader(StatementParts):
         opening = self.parser._index
         if self.word() == "(":
             tree = self.parser._parse_select(nested=True, parse_subquery_alias=False)
-            tree = flattened(tree.unnest() if isinstance(tree, exp.Subquery) else tree)
+            tree = tree.unnest() if isinstance(tree, exp.Subquery) else tree
         else:
             at = self.place
             item = exp.Identifier(this=self.name("a stream, table or query (or (SELECT …))"), quoted=True)
@@ -216,11 +216,10 @@ class _Reader(StatementParts):
         if not isinstance(tree, exp.Query):
             self.fail("this is not a query", self.tokens[opening], expected="COPY (SELECT …) TO 'file.parquet'")
         self.expect("TO", what="TO 'file.parquet'")
-        at = self.token
-        path = self.text_value("the name of a file in single quotes")
-        form = read_form(self, path, at)
+        named = self.token
+        form = read_form(self, self.text_value("the name of a file in single quotes"), named)
         common = {name: self.common[name] for name in ("text", "offset", "script")}
-        return Copy(select=WrittenSelect(tree, **common), form=form, **self.common)
+        return Copy(select=WrittenSelect(flattened(tree), **common), form=form, **self.common)
 
     def create_query(self, replace: bool, if_not_exists: bool) -> CreateQuery:
         at = self.token

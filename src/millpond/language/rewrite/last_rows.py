@@ -1,4 +1,4 @@
-"""Windows over the last row of each key: what stands in parentheses keeps one row of each, the window behind is over these.
+"""Windows over the last row of each key: one row of each is kept in parentheses, and the window behind is over these.
 
     FROM (SELECT k, v FROM s [PARTITION BY k ROWS 1] WHERE v > 0) [RANGE TUMBLING 1 HOUR]
 

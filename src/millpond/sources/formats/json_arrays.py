@@ -131,7 +131,8 @@ def _escaped(quotes: Places, slashes: Places) -> npt.NDArray[np.bool_]:
     starts = np.maximum.accumulate(np.where(first, slashes, 0))
     before = np.searchsorted(slashes, quotes) - 1
     there = (before >= 0) & (slashes[before] == quotes - 1)
-    return there & ((quotes - starts[before]) % 2 == 1)
+    found: npt.NDArray[np.bool_] = there & ((quotes - starts[before]) % 2 == 1)
+    return found
 
 
 __all__ = ["Items", "is_array", "items_of"]
