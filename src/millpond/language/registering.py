@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from sqlglot import exp
+
 from millpond.language.plan import standing
 from millpond.language.plan.table_queries import TableQuery
 from millpond.language.resolve.schema import Schema
@@ -11,12 +13,14 @@ from millpond.language.rewrite.answers_read import answers_asked, over_answers
 from millpond.language.rewrite.unnamed_streams import WithInner, stream_of
 from millpond.language.script import parse
 from millpond.language.syntax.statement_types import CreateQuery, Select
+from millpond.language.syntax.walks import tables_of
 from millpond.language.syntax.written_select import WrittenSelect
-from millpond.types import Query, ScanQuery, Staged, StandingQuery
+from millpond.types import Query, ScanQuery, Staged, StandingQuery, TableDefinition
 
 
 def bind_standing(written: WrittenSelect, schema: Schema) -> Query | Staged:
     """As `plan.standing.bind_standing`, of a SELECT that may name other standing queries."""
+    _check_streams(written, schema)
     return standing.bind_standing(over_answers(written, schema, select_of), schema)
 
 
@@ -34,6 +38,17 @@ def bind_select(written: WrittenSelect, schema: Schema) -> Query | ScanQuery | T
         case _:
             assert isinstance(bound, StandingQuery)  # there is a window
             return Staged(bound, held)
+
+
+def _check_streams(written: WrittenSelect, schema: Schema) -> None:
+    """Refuse a SELECT that names tables alone, or nothing: nothing comes that it could answer."""
+    tables = list(tables_of(written.tree))
+    named = [schema.lookup(t.name) if isinstance(t.this, exp.Identifier) else None for t in tables]
+    if all(isinstance(each, TableDefinition) for each in named):
+        what = "tables alone, which have no time" if tables else "none"
+        works = "the SELECT alone, which is asked once; or a stream beside it, FROM s [RANGE 1 HOUR] JOIN … ON …"
+        place = tables[0] if tables else None
+        raise written.source.error(f"a query needs a stream, and this SELECT names {what}", place, works)
 
 
 def select_of(text: str) -> WrittenSelect:
