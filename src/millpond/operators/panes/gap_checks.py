@@ -43,8 +43,8 @@ def _check_ahead(query: WindowQuery, options: QueryOptions, streams: Sequence[St
         raise Refusal(f"fill='linear' does not go with flush='{options.flush}'", "flush")
     if query.distinct or query.limit is not None or query.offset:
         raise Refusal(
-            "fill='linear' does not go with DISTINCT and LIMIT: they are about all groups of a window, and each of these"
-            " is known when its next row is", "fill", expected="previous",
+            "fill='linear' does not go with DISTINCT and LIMIT: they are about all groups of a window, and each"
+            " of these is known when its next row is", "fill", expected="previous",
         )  # fmt: skip
     if options.limited:
         raise Refusal("fill='linear' does not go with beyond='drop' and final answers alone", "fill")
