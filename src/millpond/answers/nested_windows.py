@@ -12,7 +12,7 @@ from millpond.answers.adhoc import in_order, select_stream, shown
 from millpond.answers.adhoc_relations import select_relational
 from millpond.answers.standing_answers import latest_answers
 from millpond.archive.archive_files import row_schema
-from millpond.catalog.unions import Union, progress_of
+from millpond.catalog.unions import union_key
 from millpond.engine.core import Core
 from millpond.language.rewrite.unnamed_streams import stream_of
 from millpond.manifests.query_progress import QueryProgress
@@ -20,7 +20,7 @@ from millpond.operators.registry import answering_kind, windows_over
 from millpond.operators.relational.history import HeldStream
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.early import OPEN
-from millpond.progress import StreamProgress, now
+from millpond.progress import StreamProgress, meld, now
 from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, partial, query_ordered, spec_of
@@ -70,12 +70,11 @@ class HeldStreams:
         """Until when windows of an input have ended, or all of its rows are there."""
         if (held := self.by_name.get(names[0])) is not None:
             return held.until
-        catalog, progress = self.core.catalog, self.core.published.progress
-        streams = [s.id for s in catalog.streams_named(names)]
+        progress = self.core.published.progress
+        streams = [s.id for s in self.core.catalog.streams_named(names)]
         states = [progress.get(str(s), StreamProgress()) for s in streams]
-        feeds = query.feeds if isinstance(query, WindowedQuery) else ()
-        bound = progress_of(catalog, Union(streams[0], feeds), progress).bound
-        high = now(states)
+        known = progress.get(union_key(streams), StreamProgress())
+        bound, high = max(meld(states).bound, known.bound), now(states)
         return max(bound, high + query.holds_end) if isinstance(query, WindowedQuery) else max(bound, high + 1)
 
     def _standing(self, each: InnerStream) -> tuple[pa.Table, int]:

@@ -59,6 +59,8 @@ def answers_asked(written: WrittenSelect, schema: Schema) -> tuple[WrittenSelect
 
     Raises: StatementError where answers cannot stand.
     """
+    if all(window_of(table) is None for table, _ in _named(written.tree, schema)):
+        return written, ()
     tree, source = written.tree.copy(), written.source
     held: dict[int, InnerStream] = {}
     for table, query in list(_named(tree, schema)):
@@ -70,7 +72,7 @@ def answers_asked(written: WrittenSelect, schema: Schema) -> tuple[WrittenSelect
         alias = table.args.get("alias") or exp.TableAlias(this=exp.Identifier(this=query.name, quoted=True))
         table.set("this", placed(exp.Identifier(this=each.name, quoted=True), span(table.this)))
         table.set("alias", alias)
-    return (replace(written, tree=tree) if held else written), tuple(held.values())
+    return replace(written, tree=tree), tuple(held.values())
 
 
 def _held(query: QueryDefinition) -> InnerStream:
