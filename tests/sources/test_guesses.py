@@ -15,7 +15,7 @@ CASES = {
     "headless.csv": ("2024-01-01,1\n", "the header names no column of 's': 2024-01-01, 1 (header=false?)"),
     "fields.ndjson": ("ts,v\n2024-01-01,1\n", "no line is a JSON object; it looks like CSV (format='csv')"),
     "arrays.ndjson": ("[1]\n[2]", "no line is a JSON object; what is read are objects, one a line or all in one array"),
-    "values.ndjson": ("[1, 2]", "no line is a JSON object; what is read are objects, one a line or all in one array"),
+    "values.ndjson": ("[1, 2]", "item 2: not a JSON object"),
     "half.ndjson": ('[{"ts":"2024-01-01"},', "it begins like a JSON array, and the end of it is missing"),
     "parquet.ndjson": ("PAR1....", "no line is a JSON object; it is a Parquet file"),
     "lines.ndjson": ("nothing\n", "line 1: not JSON"),

@@ -11,8 +11,8 @@ from millpond.commands.naming import NO_FILES, NamesAndFiles, described_query, q
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options, check_reduction
 from millpond.support.errors import QueryError, Refusal
+from millpond.support.file_forms import FileForm
 from millpond.types import Query, QueryOptions, RowQuery, ScanQuery, Staged, StreamDefinition
-from millpond.types.file_forms import FileForm
 
 #: What a SELECT is when its names are bound: about rows, windows or a relation of streams, or about answers and tables.
 Bound: TypeAlias = "Query | Staged | ScanQuery | lang.TableQuery"

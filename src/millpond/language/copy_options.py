@@ -6,8 +6,8 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from millpond.language.statement_parts import StatementParts
 from millpond.language.syntax.source_text import nearest
+from millpond.support.file_forms import COPY_OPTIONS, FORMATS, OTHER_NAMES, CopyOption, FileForm, Value, format_named
 from millpond.support.file_names import FILE_ENDINGS, packing
-from millpond.types.file_forms import COPY_OPTIONS, FORMATS, OTHER_NAMES, CopyOption, FileForm, Value, format_named
 
 _TRUE, _FALSE = ("TRUE", "1", "ON"), ("FALSE", "0", "OFF")
 

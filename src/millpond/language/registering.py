@@ -45,10 +45,10 @@ def _check_streams(written: WrittenSelect, schema: Schema) -> None:
     tables = list(tables_of(written.tree))
     named = [schema.lookup(t.name) if isinstance(t.this, exp.Identifier) else None for t in tables]
     if all(isinstance(each, TableDefinition) for each in named):
-        what = "tables alone, which have no time" if tables else "none"
+        what = f"'{tables[0].name}' is a table, which has no time" if tables else "this SELECT names none"
         works = "the SELECT alone, which is asked once; or a stream beside it, FROM s [RANGE 1 HOUR] JOIN … ON …"
         place = tables[0] if tables else None
-        raise written.source.error(f"a query needs a stream, and this SELECT names {what}", place, works)
+        raise written.source.error(f"a query needs a stream, and {what}", place, works)
 
 
 def select_of(text: str) -> WrittenSelect:

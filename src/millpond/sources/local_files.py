@@ -12,10 +12,10 @@ import duckdb
 from millpond.sources.files import format_of
 from millpond.sources.formats.columns_there import with_readable_types
 from millpond.support.errors import SourceError
+from millpond.support.file_forms import FileForm
 from millpond.support.file_names import file_ending
 from millpond.support.sql import text_literal
 from millpond.types import Column, FileTable, StreamDefinition, StreamOptions
-from millpond.types.file_forms import FileForm
 
 #: Of so many files the values are looked at.
 _LOOKED_AT = 8

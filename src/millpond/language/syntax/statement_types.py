@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from millpond.language.syntax.written_select import WrittenSelect
+from millpond.support.file_forms import FileForm
 from millpond.types import Column, Edge, QueryOptions, StreamDefinition, TableDefinition
 from millpond.types.as_of import AsOf
-from millpond.types.file_forms import FileForm
 from millpond.types.options.stream_values import Lateness
 
 
