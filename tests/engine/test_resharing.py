@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 import millpond
 from millpond.catalog import Catalog, apply
-from millpond.engine.control.resharing import apart, decide, together
+from millpond.engine.control.resharing import Resharing, apart, decide, together
 from millpond.manifests.records import Published
 from tests.quick import quick_folder
 
@@ -116,6 +117,50 @@ def test_stores_of_queries_that_came_without_sharing_come_together(folder: Path,
         assert [pond.sql(f"SELECT max(n) AS n FROM {q}").rows() for q in ("q3", "q4")] == [[(n,)] for n in rows]
 
 
+WIDER = {
+    "rows": ("count(a) AS n", "[ROWS 20]", "max(a) AS n", "[ROWS 100]"),
+    "rows of other columns": ("sum(v) AS n", "[ROWS 20]", "max(a) AS n", "[ROWS 100]"),
+    "a range": ("count(a) AS n", "[RANGE 10 SECONDS]", "max(a) AS n", "[RANGE 1 MINUTE]"),
+    "a range of other columns": ("count(*) AS n", "[RANGE 10 SECONDS]", "sum(v) AS n", "[RANGE 1 MINUTE]"),
+    "a range beside rows": ("sum(a) AS n", "[ROWS 20]", "sum(a) AS n", "[RANGE 1 MINUTE]"),
+    "partitions": ("a, sum(v) AS n", "[PARTITION BY a ROWS 2]", "a, sum(v) AS n", "[PARTITION BY a ROWS 10]"),
+}
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("form", WIDER)
+def test_stores_that_fit_become_one_in_whatever_order_queries_come(
+    folder: Path, form: str, order: Sequence[int]
+) -> None:
+    """Also when rows of columns that one lacked must be read again, over late rows and an opening."""
+    one, near, other, far = WIDER[form]
+    texts = [f"SELECT {select} FROM s {window}" for select, window in ((one, near), (other, far))]
+    texts = [t + " GROUP BY a" if "PARTITION" in t else t for t in texts]
+
+    def answers(name: str, share: bool) -> tuple[list[str], list[Any]]:
+        path, found = folder / name, []
+        for epoch in range(6):
+            with millpond.open(path, executor="inline", share=share, compact_files=3, shards=2) as pond:
+                if not epoch:
+                    pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (event_time='ts')")
+                if epoch in (0, 2):
+                    number = order[epoch // 2]
+                    pond.sql(f"CREATE QUERY q{number} AS {texts[number]}")
+                base = 40 * epoch
+                put(pond, [*(base + 2 * i for i in range(20)), max(0, base - 15), max(0, base - 70)])
+                put(pond, [base + 41])
+                pond.drain(final=epoch == 5)
+                if epoch == 5:
+                    found = [sorted(pond.sql(f"SELECT * FROM q{n}").rows(), key=str) for n in (0, 1)]
+                there = [users for users, _ in synopses(pond)]
+        return there, found
+
+    there, shared = answers("shared", share=True)
+    assert there == ["q0, q1"]
+    assert shared == answers("alone", share=False)[1]
+    assert all(shared)
+
+
 def test_a_crash_between_copy_and_event(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with millpond.open(folder / "pond", executor="inline") as pond:
         pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT, v DOUBLE) WITH (event_time='ts')")
@@ -176,10 +221,13 @@ def test_together_undoes_apart(folder: Path) -> None:
     found = together(alone, published)
     assert found.event is not None and not found.copies
     again = apply(alone, found.event)
+    [merging] = found.mergings
+    queries = {q.id: merging.moved(q) for q in merging.users}
+    again = replace(again, queries=again.queries | queries, stores={merging.store.owner: merging.store})
     assert len({o for owned in state_of(again).values() for o in owned}) == len(
         {o for owned in state_of(catalog).values() for o in owned}
     )
-    assert together(again, published).event is None
+    assert together(again, published) == Resharing()
 
 
 def test_nothing_is_decided_while_a_query_is_back_filled(folder: Path) -> None:

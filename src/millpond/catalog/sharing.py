@@ -130,14 +130,14 @@ def assign_stores(
 
 
 def _beside(catalog: Catalog, made: Sequence[Store], home: int) -> int:
-    """The shard of state that new stores could share, so that they may come together when sharing is switched on.
+    """The shard of state that new stores could share, so that they may become one with it.
 
     Args:
         home: where there is none.
     """
     for mine in made:
         for other in catalog.stores.values():
-            if not other.spread and (other.spec.serves(mine.spec) or mine.spec.serves(other.spec)):
+            if not other.spread and other.spec.with_columns(mine.spec).serves(mine.spec):
                 return other.home
     return home
 

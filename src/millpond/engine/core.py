@@ -39,6 +39,7 @@ class Core:
 
     opened_with: the settings that this opening gave, which go before what the catalog remembers.
     resharing: whether queries are still to be brought in line with the setting `share` (`engine.control.resharing`).
+    shared_at: the version of the catalog in which stores that fit have become one.
     upkeep, stepping: held during a round of upkeep, and during a step of a pond without Spark.
     """
 
@@ -56,6 +57,7 @@ class Core:
     backfills: Backfills
     mendings: Mendings
     resharing: bool = False
+    shared_at: int = -1
     upkeep: threading.Lock = field(default_factory=threading.Lock)
     stepping: threading.RLock = field(default_factory=threading.RLock)
 

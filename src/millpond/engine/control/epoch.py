@@ -9,7 +9,8 @@ from millpond.engine.control.committing import commit, publish, published_after,
 from millpond.engine.control.gathering import gather
 from millpond.engine.control.proposal import Proposal, propose
 from millpond.engine.control.reporting import Reached, Work, report_epoch, takes_others
-from millpond.engine.control.resharing import decide, reshare
+from millpond.engine.control.resharing import Resharing, decide, reshare
+from millpond.engine.control.store_merging import mergings
 from millpond.engine.control.telemetry import Stopwatch
 from millpond.engine.core import Core
 from millpond.engine.jobs.table_readings import refresh_files
@@ -36,8 +37,7 @@ def begin_epoch(core: Core, force: bool = False, settle: bool = True) -> int | N
         if core.epochs.in_flight is not None:
             return core.epochs.in_flight
         quarantine(core.catalogs.log, core.epochs.published.failures)  # a crash may have come before it
-        if core.resharing:
-            _reshare(core)
+        _reshare(core)
         while True:
             facts = gather(core, force, settle)
             failures = Failures(facts.catalog, f"what epoch {facts.published.epoch + 1} is to do")
@@ -48,12 +48,16 @@ def begin_epoch(core: Core, force: bool = False, settle: bool = True) -> int | N
 
 
 def _reshare(core: Core) -> None:
-    """Bring the queries in line with the setting `share`, as soon as that can be."""
+    """Bring the queries in line with the setting `share`, as soon as that can be, and put stores together that fit."""
     published, log = core.epochs.published, core.catalogs.log
-    decided = decide(log.catalog, published, core.settings.share)
-    if decided is not None:
-        reshare(core.storage, log, published.epoch + 1, decided)
+    if core.resharing and (decided := decide(log.catalog, published, core.settings.share)) is not None:
         core.resharing = False
+    elif core.settings.share and log.catalog.version != core.shared_at:
+        decided = Resharing(mergings=mergings(log.catalog, published))
+    else:
+        return
+    reshare(core.archives, log, published, decided)
+    core.shared_at = log.catalog.version
 
 
 def _begun(core: Core, proposal: Proposal) -> int:

@@ -2,7 +2,8 @@
 
 What is shared is a store, and each query sees of it what it needs; a query with state of its own sees the same (Babu
 2005, section 2.5). Switched off, every query gets a copy of the committed state that it shared, and goes on with it;
-switched on, queries go over to state that has all they need, and what nobody uses any more is dropped.
+switched on, queries go over to state that has all they need, and what nobody uses any more is dropped. Stores that fit
+become one whenever there are such, whatever the order in which their queries came (`store_merging`).
 """
 
 from __future__ import annotations
@@ -13,18 +14,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from millpond.archive.open_archives import Archives
 from millpond.archive.storage import Storage
 from millpond.catalog import Catalog, CatalogLog, Standing, Store, Synopsis, apply
-from millpond.catalog.sharing import covers, ordered_alike
+from millpond.catalog.sharing import ordered_alike
 from millpond.catalog.unions import progress_of
+from millpond.engine.control.store_merging import Merging, merged_state, mergings
 from millpond.manifests.places import state_folder
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
 from millpond.operators.registry import answering_kind, windows_over
 from millpond.operators.windowed.needs import complete_since, keep_since, spans_of
 from millpond.progress import NEVER
+from millpond.support.event_log import event_log
+from millpond.synopses.tolerance import one_line
 from millpond.tables import Chunk, Segment, read_chunks, write_chunks
 from millpond.types import to_json
+
+LOG = event_log(__name__)
 
 
 @dataclass(frozen=True)
@@ -32,10 +39,12 @@ class Resharing:
     """What is to be done when sharing is switched.
 
     event: of the catalog; None: nothing moves. copies: the owners of state that get copies of a shared one's, by owner.
+    mergings: stores that become one; it depends on their rows whether they can.
     """
 
     event: dict[str, Any] | None = None
     copies: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    mergings: Sequence[Merging] = ()
 
 
 def decide(catalog: Catalog, published: Published, share: bool) -> Resharing | None:
@@ -48,14 +57,26 @@ def decide(catalog: Catalog, published: Published, share: bool) -> Resharing | N
     return together(catalog, published) if share else apart(catalog, published.epoch + 1)
 
 
-def reshare(storage: Storage, log: CatalogLog, epoch: int, decided: Resharing) -> None:
-    """Do what was decided before epoch `epoch`; the pond's lock must be held."""
-    if decided.copies:
+def reshare(archives: Archives, log: CatalogLog, published: Published, decided: Resharing) -> None:
+    """Do what was decided before the epoch behind the published one; the pond's lock must be held."""
+    storage, epoch = archives.storage, published.epoch + 1
+    written = _copied(storage, decided.copies, epoch) if decided.copies else []
+    merged = _Move()
+    for merging in decided.mergings:
+        try:
+            files = merged_state(archives, published, merging)
+        except Exception as error:  # the stores go on as they are, and so do epochs
+            LOG.warning("stores cannot become one", store=merging.store.owner, error=one_line(error))
+            files = None
+        if files is not None:
+            written += files
+            merged.merge(merging)
+    if written:
         # With the version of the catalog: after a crash in between, the same copies are not committed twice.
-        written = _copied(storage, decided.copies, epoch)
         storage.state.commit(written, (), "reshare", log.catalog.version, moved=True)
-    if decided.event is not None:
-        log.record(decided.event)
+    events = [event for event in (decided.event, merged.event) if event is not None]
+    if events:
+        log.record(*events)
 
 
 def _copied(storage: Storage, copies: Mapping[str, Sequence[str]], epoch: int) -> list[Segment]:
@@ -83,6 +104,12 @@ class _Move:
     queries: dict[int, Standing] = field(default_factory=dict)
     synopses: list[Synopsis] = field(default_factory=list)
     stores: list[Store] = field(default_factory=list)
+
+    def merge(self, merging: Merging) -> None:
+        """Let the queries of stores that become one go over to it."""
+        self.stores.append(merging.store)
+        for standing in merging.users:
+            self.queries[standing.id] = merging.moved(self.queries.get(standing.id, standing))
 
     @property
     def event(self) -> dict[str, Any] | None:
@@ -134,13 +161,13 @@ def together(catalog: Catalog, published: Published) -> Resharing:
     move = _Move()
     for number in sorted(catalog.queries):
         standing = catalog.queries[number]
-        if standing.status != "live" or standing.definition.query.reduced:
+        if standing.status != "live" or standing.definition.query.reduced or standing.inputs:
             continue
-        moved = _joined_stores(catalog, standing) if standing.inputs else _joined_synopsis(catalog, published, standing)
+        moved = _joined_synopsis(catalog, published, standing)
         if moved is not None:
             move.queries[number] = moved
             catalog = apply(catalog, _Move({number: moved}).event or {})
-    return Resharing(move.event)
+    return Resharing(move.event, mergings=mergings(catalog, published))
 
 
 def _joined_synopsis(catalog: Catalog, published: Published, standing: Standing) -> Standing | None:
@@ -185,31 +212,6 @@ def _complete_since(catalog: Catalog, published: Published, synopsis: Synopsis) 
 
     since = failures.each(users, since_of, 2**62)
     return min(since, default=2**62)
-
-
-def _joined_stores(catalog: Catalog, standing: Standing) -> Standing | None:
-    relation = standing.relational
-    if not relation.keeps_windows:
-        return None
-    spare, inputs = relation.revised_for(standing.definition.options), list(standing.inputs)
-    for place, (owner, item) in enumerate(zip(standing.inputs, relation.inputs, strict=True)):
-        own = catalog.stores[owner]
-        for store in catalog.stores.values():
-            placed = (store.home, store.spread, store.deal) == (own.home, own.spread, own.deal)
-            if store.owner == owner or not placed or not store.spec.serves(own.spec):
-                continue
-            if not ordered_alike(catalog, store.owner, own.spec.condition, standing.definition.options):
-                continue
-            if len(catalog.users(store.owner)) < len(catalog.users(owner)):
-                continue
-            for user in catalog.users(store.owner):
-                theirs = user.relational
-                if user.status != "live" or theirs.revised_for(user.definition.options) < spare:
-                    continue
-                mine = [o for i, o in zip(user.inputs, theirs.inputs, strict=True) if i == store.owner]
-                if any(covers(theirs, other, item) for other in mine):
-                    inputs[place] = store.owner
-    return None if tuple(inputs) == standing.inputs else replace(standing, inputs=tuple(inputs))
 
 
 __all__ = ["Resharing", "apart", "decide", "reshare", "together"]

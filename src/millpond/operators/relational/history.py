@@ -127,6 +127,12 @@ class InputReader:
             rows = marked(spec, late, state, rows)
         return Input(rows, late, state.high)
 
+    def stored(self, number: int, low: int, high: int) -> pa.Table:
+        """The rows of an input's store with event times from `low` to `high`, late ones not told from others."""
+        assert self.specs is not None
+        spec = self.specs[number]
+        return self._rows(spec, number, Range(low, high + 1, self.published.epoch), high)
+
     def _is_probed(self, item: RelationInput) -> bool:
         return self.relation.probe(item.alias) is not None
 
