@@ -58,12 +58,13 @@ def mergings(catalog: Catalog, published: Published) -> tuple[Merging, ...]:
         if store.owner not in published.hot:
             rows = replace(store.spec, columns=(), casts=())
             alike[rows.key, rows.narrowed, store.home, str(store.spread), store.deal].append(store)
-    found = (_merging(catalog, published.epoch + 1, stores) for stores in alike.values() if len(stores) > 1)
+    several = [stores for stores in alike.values() if len(stores) > 1]
+    found = [_merging(catalog, published.epoch + 1, n, stores) for n, stores in enumerate(several)]
     return tuple(merging for merging in found if merging is not None)
 
 
-def _merging(catalog: Catalog, epoch: int, stores: Sequence[Store]) -> Merging | None:
-    """How some of these stores become one; None: they do not."""
+def _merging(catalog: Catalog, epoch: int, number: int, stores: Sequence[Store]) -> Merging | None:
+    """How some of these stores become one before an epoch; None: they do not. number: of those before it."""
     settled = [s for s in stores if all(map(_is_settled, catalog.users(s.owner)))]
     parts = sorted(settled, key=lambda s: (-len(s.spec.columns), s.owner))
     parts = [s for s in parts if _ordered_alike(catalog, parts[0], s)]
@@ -73,9 +74,10 @@ def _merging(catalog: Catalog, epoch: int, stores: Sequence[Store]) -> Merging |
     spec: Rows = reduce(Rows.with_columns, (s.spec for s in parts))
     if not all(spec.serves(s.spec) for s in parts):
         return None
-    owner = f"{spec.key}.{epoch}.{catalog.version}.one"  # after a crash, rows are not found under it twice
+    # Rows placed otherwise have an equal key; and with the version, rows are not found twice after a crash.
+    owner = f"{spec.key}.{epoch}.{catalog.version}.{number}.one"
     store = replace(parts[0], owner=owner, spec=spec, first_epoch=epoch)
-    return Merging(store, tuple(parts), tuple(users[number] for number in sorted(users)))
+    return Merging(store, tuple(parts), tuple(users[query] for query in sorted(users)))
 
 
 def _is_settled(standing: Standing) -> bool:
