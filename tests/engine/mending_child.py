@@ -13,6 +13,7 @@ import millpond.engine.jobs.mending_queue as mending_queue
 from millpond.tables import SegmentTable
 from tests.engine.crash_child import BASE, MOMENTS, Moment, arm, log_hashes, serve
 from tests.engine.mending_scenario import ASKED, STAGES, feed, setup
+from tests.oracle.compare import normal
 from tests.properties.harness import table_rows
 
 
@@ -73,15 +74,17 @@ class Scenario:
     def outcome(self) -> dict[str, Any]:
         """Everything that must be the same whatever crashed."""
         names = [*ASKED, "over_x"]
-        found: dict[str, Any] = {
-            name: table_rows(self.pond.sql(f"SELECT * EXCLUDE (revision) FROM {name}").table) for name in names
-        }
-        found |= {f"log of {n}": table_rows(self.pond.sql(f"SELECT * FROM {n} ALL REVISIONS").table) for n in names}
-        found["x"] = table_rows(self.pond.sql("SELECT * FROM x").table)
+        found: dict[str, Any] = {name: self._rows(f"SELECT * EXCLUDE (revision) FROM {name}") for name in names}
+        found |= {f"log of {name}": self._rows(f"SELECT * FROM {name} ALL REVISIONS") for name in names}
+        found["revised"] = {n: self._rows(f"SELECT max(revision) FROM {n} ALL REVISIONS")[0][0] for n in names}
+        found["x"] = self._rows("SELECT * FROM x")
         core, folder = self.pond._core, os.path.join(self.work, "pond", "mendings")
         found["left"] = [name for table in core.storage.tables() for name in table.orphans()]
         found["left"] += os.listdir(folder) if os.path.isdir(folder) else []
         return found
+
+    def _rows(self, sql: str) -> list[Any]:
+        return [normal(row) for row in table_rows(self.pond.sql(sql).table)]
 
 
 def main(arguments: list[str]) -> None:

@@ -34,7 +34,7 @@ WINDOWS: Mapping[str, Asked] = {
     "rows": over_rows(RowCase(Case(COUNTS), rows=3, slide=2, partition=("k",)), KEPT),
 }
 RELATIONS: Mapping[str, Asked] = {
-    "summed": relation_of(GROUPED[0], "ISTREAM", ("[RANGE 5 MICROSECONDS]", "[ROWS 3]"), KEPT),
+    "summed": relation_of(GROUPED[0], "ISTREAM", ("[RANGE 5 MICROSECONDS]", "[ROWS 3]", "[NOW]"), KEPT),
     "pairs": pairs_of("left", ("[RANGE 2 MICROSECONDS]", "[NOW]"), KEPT),
 }
 ASKED = {**WINDOWS, **RELATIONS}
