@@ -68,6 +68,7 @@ class Scenario:
                     file.write(str(number))
                 os.rename(file.name, os.path.join(self.work, "stage"))
                 stage()
+        self.pond.maintain()
         with open(os.path.join(self.work, "outcome.json"), "w", encoding="utf-8") as file:
             file.write(json.dumps(self.outcome()))
 
@@ -78,9 +79,9 @@ class Scenario:
         found |= {f"log of {name}": self._rows(f"SELECT * FROM {name} ALL REVISIONS") for name in names}
         found["revised"] = {n: self._rows(f"SELECT max(revision) FROM {n} ALL REVISIONS")[0][0] for n in names}
         found["x"] = self._rows("SELECT * FROM x")
-        core, folder = self.pond._core, os.path.join(self.work, "pond", "mendings")
+        core = self.pond._core
+        found["waiting"] = [adoption.owner for adoption in core.mendings.finished()]
         found["left"] = [name for table in core.storage.tables() for name in table.orphans()]
-        found["left"] += os.listdir(folder) if os.path.isdir(folder) else []
         return found
 
     def _rows(self, sql: str) -> list[Any]:

@@ -46,7 +46,7 @@ def test_answers_are_those_of_all_rows(undisturbed: tuple[Path, Mapping[str, Any
         assert found["revised"][name] > 0, f"{name} has no revision"
         assert name in RELATIONS or max(Counter(map(repr, log)).values()) == 1, name
     assert any(row[-1] == "-" for row in found["x"])
-    assert found["left"] == []
+    assert found["waiting"] == found["left"] == []
 
 
 #: Moments and which of their occurrences: each operator's job is one, each query's files are another.
