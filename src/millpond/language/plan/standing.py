@@ -48,6 +48,7 @@ from millpond.language.rewrite.unnamed_streams import (
 )
 from millpond.language.rewrite.validity import with_tolerances
 from millpond.language.syntax.bounds_clause import BoundsClause
+from millpond.language.syntax.flat_chains import SHALLOW
 from millpond.language.syntax.nodes import window_of
 from millpond.language.syntax.source_text import Source, nearest, token_span
 from millpond.language.syntax.written_select import WrittenSelect
@@ -248,7 +249,7 @@ def analyse(written: WrittenSelect, schema: Schema, marks: Marks | None = None) 
     try:
         return kind(select, written.text, source, schema, written.bounds).analyse(marks)
     except RecursionError:
-        raise source.error("the query is nested too deeply") from None
+        raise source.error("the query is nested too deeply", None, SHALLOW) from None
 
 
 def marked(node: exp.Expr, marks: Marks | None) -> exp.Expr:
@@ -422,18 +423,25 @@ class _JoinBinder(_RowBinder):
             "REDUCE in a join of row queries is not available: pairs would be lost on both sides",
         )
 
-    def on(self) -> list[exp.Expr]:
-        """The conditions behind ON."""
-        return [on for join in self.select.args["joins"] if (on := join.args.get("on")) is not None]
+    def on(self) -> list[tuple[int, exp.Expr]]:
+        """The conditions behind ON, each with the number of streams that are joined there."""
+        joins = enumerate(self.select.args["joins"], 2)
+        return [(seen, on) for seen, join in joins if (on := join.args.get("on")) is not None]
 
     def conditions(self) -> list[exp.Expr]:
-        return [*self.on(), *super().conditions()]
+        return [*(on for _, on in self.on()), *super().conditions()]
+
+    def leaves(self, marks: Marks | None) -> list[tuple[exp.Expr, bool]]:
+        seen = [(marked(on, marks), seen) for seen, on in self.on()]
+        nodes = [*seen, *((marked(c, marks), None) for c in super().conditions())]
+        return [leaf for node, seen in nodes for leaf in conjuncts(self.rows.resolved(node, seen))]
 
     def where(self, rows: RowScope) -> Item | None:
-        for on in self.on():
+        assert isinstance(rows, JoinedScope)
+        for seen, on in self.on():
             rows.aggregates_refused = "an aggregate cannot stand in ON, which is about single rows"
             typer = Typer(self.source, rows.stream.all_columns, rows.text)
-            item = Item(rows.expression(on), on)
+            item = Item(expression_of(rows.resolved(on, seen).unnest(), copy=False), on)
             typer.truth("ON", item, typer.typed([item])[0].type)
         return super().where(rows)
 
