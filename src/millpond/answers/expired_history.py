@@ -104,7 +104,7 @@ def gone_note(archives: Archives, asked: WindowedQuery | ScanQuery | RowQuery) -
         if query.reduce is not None or query.feeds or stream is None:
             continue
         gone = gone_before(archives, stream)
-        if gone > NEVER and (begin.kind == "open" or (begin.kind == "constant" and begin.value < gone)):
+        if gone > NEVER and begin.is_before(gone):
             notes.append(_of_stream(archives, stream, query))
     return "; ".join(n for n in notes if n)
 

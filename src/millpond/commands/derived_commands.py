@@ -26,7 +26,6 @@ from millpond.types import (
     EXACT,
     Column,
     Derivation,
-    Edge,
     GroupScan,
     QueryOptions,
     RowQuery,
@@ -157,7 +156,7 @@ def stream_of_rows(
         )  # fmt: skip
     if query.reduce is not None:
         raise _refused("a derived stream has every row of its source", "no REDUCE", "REDUCE")
-    if selection.sides[0].span != Span(Edge(), Edge("now")):
+    if selection.sides[0].span != Span():
         raise _refused("BEGIN … END is for queries that are invoked", "WHERE", "BEGIN")
     plain = QueryOptions()
     for name in ("empty", "revise_for", "every"):

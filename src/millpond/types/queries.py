@@ -28,7 +28,7 @@ from millpond.types.relation_queries import (
     RelationInput,
     RelationPlan,
 )
-from millpond.types.selections import Edge, JoinFactor, Side
+from millpond.types.selections import OPEN, Edge, JoinFactor, Side
 from millpond.types.sql_expressions import Expression, calls_of_statement, columns_read, registered_in
 from millpond.types.window_definitions import (
     EndedWindow,
@@ -229,7 +229,7 @@ class StreamQuery(Answer):
     @property
     def begins(self) -> tuple[tuple[str, Edge], ...]:
         """The streams that it reads, and from where on: the beginning."""
-        return ((self.stream, Edge()),)
+        return ((self.stream, OPEN),)
 
     @property
     def reductions(self) -> tuple[Reduction, ...]:

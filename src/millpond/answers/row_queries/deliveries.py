@@ -170,9 +170,7 @@ def _rows_of(ready: Ready, plan: Plan, view: View, wanted: Wanted, names: Sequen
 def _constant(selection: RowQuery) -> Stretch:
     """The part of a window that does not move."""
     span = selection.sides[0].span
-    begin = span.begin.value if span.begin.kind == "constant" else None
-    end = span.end.value if span.end.kind == "constant" else None
-    return Stretch(begin, end)
+    return Stretch(span.begin.constant, span.end.constant)
 
 
 def _without_tail(selection: RowQuery) -> RowQuery:

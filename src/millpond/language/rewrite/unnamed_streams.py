@@ -463,7 +463,7 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
             "CREATE STREAM x WITH (every='1 minute') AS SELECT RSTREAM(…), and the window behind x",
         )  # fmt: skip
     # A pair of an inner join is never taken back, unless what it is made of is.
-    kept = isinstance(query, PairsQuery) and query.join.kind == "inner"
+    kept = isinstance(query, PairsQuery) and query.join.kind.inner
     forward = kept and not any(i.signed for i in query.inputs)
     columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select)]
     columns += [Column("revision", "BIGINT")] if forward else []

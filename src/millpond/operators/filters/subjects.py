@@ -170,7 +170,7 @@ def pipelines_of(standing: Standing) -> Iterator[PipelineSubject]:
     if not isinstance(relation, RelationQuery):
         return
     plan = relation.joined
-    if plan is None or plan.kind != "inner" or len(plan.items) < 3 or not plan.names:
+    if plan is None or not plan.kind.inner or len(plan.items) < 3 or not plan.names:
         return
     streams = {i.alias for i in relation.inputs}
     for number, alias in enumerate(plan.items):
