@@ -25,11 +25,11 @@ def select_nested(core: Core, staged: Staged) -> pa.Table:
     """The answer of windows over windows: those that end until now, as a standing query would give them."""
     known: dict[str, Rows] = {}
     for each in staged.inner:
-        assert isinstance(each.query, WindowedQuery)
+        assert not each.query.of_instants
         answers, until = _answers(core, each.query, known)
         stream = stream_of(each)
         known[each.name] = stream, _as_rows(stream, answers), until
-    assert isinstance(staged.query, WindowedQuery)
+    assert not staged.query.of_instants
     return _answers(core, staged.query, known)[0]
 
 

@@ -131,13 +131,13 @@ class Standing:
     @property
     def windowed(self) -> WindowedQuery:
         """Its query, which is one over windows that have ends."""
-        assert isinstance(self.definition.query, WindowedQuery)
+        assert not self.definition.query.of_instants
         return self.definition.query
 
     @property
     def relational(self) -> RelationalQuery:
         """Its query, which is one of CQL."""
-        assert isinstance(self.definition.query, RelationalQuery)
+        assert self.definition.query.of_instants
         return self.definition.query
 
 

@@ -26,7 +26,6 @@ from millpond.types import (
     EXACT,
     Column,
     Derivation,
-    GroupScan,
     QueryOptions,
     RowQuery,
     Span,
@@ -48,7 +47,7 @@ def derive_stream(facts: Facts, statement: lang.DeriveStream) -> Plan:
     check_free(facts, statement.name)
     check_sources(statement)
     bound = lang.bind_standing(statement.select, Names(facts))
-    return _of_rows(facts, statement, bound) if isinstance(bound, RowQuery) else _of_answers(facts, statement, bound)
+    return _of_rows(facts, statement, bound) if bound.in_register else _of_answers(facts, statement, bound)
 
 
 def _of_rows(facts: Facts, statement: lang.DeriveStream, selection: RowQuery) -> Plan:
@@ -149,7 +148,7 @@ def stream_of_rows(
     query, options = selection.query, statement.options
     if len(selection.sides) > 1:
         raise _refused("a derived stream without a window reads one stream", "a filter of one stream", "FROM")
-    if isinstance(query, GroupScan) or query.distinct or query.order_by or query.limit is not None or query.offset:
+    if query.of_groups or query.distinct or query.order_by or query.limit is not None or query.offset:
         raise _refused(
             "groups, DISTINCT, ORDER BY and LIMIT need a window: a stream's rows never end",
             f"FROM {source.name} [RANGE … SLIDE …]", "SELECT",

@@ -189,7 +189,7 @@ class Binder:
     def learn(self, text: str, parts: Sequence[str], shape: tuple[str, ...]) -> Query | Staged:
         """Bind in the ordinary way; a shape that comes for the second time becomes a template."""
         found = self.ordinary(text)
-        if not isinstance(found, RowQuery):
+        if not found.in_register:
             return found
         with self._lock:
             if shape not in self._seen:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from millpond.types.columns import COVERED, EXACT, STATUS, Column
 from millpond.types.options.query_options import QueryOptions
-from millpond.types.queries import StandingQuery, WindowedQuery
+from millpond.types.queries import StandingQuery
 
 
 @dataclass(frozen=True)
@@ -29,13 +29,15 @@ class InnerStream:
 class Staged:
     """A query over streams that are still to be made. inner: these; one may read those before it."""
 
+    in_register: ClassVar[Literal[False]] = False
+
     query: StandingQuery
     inner: tuple[InnerStream, ...]
 
     @property
     def is_windows(self) -> bool:
         """Whether there are windows over windows alone, which can be asked once."""
-        return all(isinstance(each, WindowedQuery) for each in (self.query, *(i.query for i in self.inner)))
+        return not any(each.of_instants for each in (self.query, *(i.query for i in self.inner)))
 
 
 def outer_of(query: StandingQuery | Staged) -> StandingQuery:

@@ -48,6 +48,7 @@ class Answer(Variant, ABC):
 
     time_columns: stand in front of those of `select`, and say of which window or instant a row of the answer is.
     end_column: of them the one that answers are put in order, asked for and settled by; '': the answer has no times.
+    in_register: it stands in the register of row queries; else it has an operator of its own.
     of_instants: what it answers holds at instants; else it is of windows.
     numbered: windows have numbers, which count from the first row that there is.
     adds_up: the answer follows from what intervals of event time add up to, so that REDUCE may see the past as sums.
@@ -58,6 +59,7 @@ class Answer(Variant, ABC):
 
     time_columns: ClassVar[tuple[Column, ...]] = ()
     end_column: ClassVar[str] = ""
+    in_register: ClassVar[Literal[False]] = False
     of_instants: ClassVar[bool] = False
     numbered: ClassVar[bool] = False
     adds_up: ClassVar[bool] = False
@@ -272,6 +274,8 @@ class Aggregation(StreamQuery):
     sets: grouping sets: a row counts once for each of these numbers, which `keys` know as `__set`.
     """
 
+    of_groups: ClassVar[Literal[True]] = True
+
     keys: tuple[Key, ...] = ()
     aggregates: tuple[Aggregate, ...] = ()
     having: Expression | None = None
@@ -288,6 +292,8 @@ class WindowAggregation(Aggregation):
 
     window: EndedWindow
 
+    of_instants: ClassVar[Literal[False]] = False
+    as_retained: ClassVar[Literal[False]] = False
     time_columns: ClassVar[tuple[Column, ...]] = (
         Column("window_start", "TIMESTAMP"),
         Column("window_end", "TIMESTAMP"),
@@ -331,7 +337,7 @@ class WindowAggregation(Aggregation):
 class WindowQuery(WindowAggregation):
     """Groups of the rows in each of the windows that end at instants."""
 
-    adds_up: ClassVar[bool] = True
+    adds_up: ClassVar[Literal[True]] = True
 
     window: Window
 
@@ -369,6 +375,7 @@ class RowWindowQuery(WindowAggregation):
     """Groups of the rows in each of the windows that end with rows."""
 
     time_columns: ClassVar[tuple[Column, ...]] = (*WindowAggregation.time_columns, NUMBER)
+    adds_up: ClassVar[Literal[False]] = False
     holds_end: ClassVar[bool] = True
     numbered: ClassVar[bool] = True
     told_apart: ClassVar[tuple[Column, ...]] = (NUMBER,)
@@ -385,6 +392,7 @@ class RowWindowQuery(WindowAggregation):
 class SessionQuery(WindowAggregation):
     """Groups of the rows in each session. A row may come at the end of a session, and belongs to it then."""
 
+    adds_up: ClassVar[Literal[False]] = False
     holds_end: ClassVar[bool] = True
     told_apart: ClassVar[tuple[Column, ...]] = WindowAggregation.time_columns[:1]
 
@@ -406,14 +414,15 @@ class GroupScan(Aggregation):
     """Groups of all rows of a stream: an ad hoc SELECT, or what a row query's answer is made of. It never stands."""
 
     adds_up: ClassVar[bool] = True
-    as_retained: ClassVar[bool] = True
+    as_retained: ClassVar[Literal[True]] = True
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowScan(StreamQuery):
     """Rows of a stream: an ad hoc SELECT, or a row query's answer. `select` and `order_by` are over its columns."""
 
-    as_retained: ClassVar[bool] = True
+    as_retained: ClassVar[Literal[True]] = True
+    of_groups: ClassVar[Literal[False]] = False
 
     @property
     def aggregates(self) -> tuple[Aggregate, ...]:
@@ -434,7 +443,7 @@ class Relational(Answer):
 
     time_columns: ClassVar[tuple[Column, ...]] = (Column("at", "TIMESTAMP"),)
     end_column: ClassVar[str] = "at"
-    of_instants: ClassVar[bool] = True
+    of_instants: ClassVar[Literal[True]] = True
     keyed: ClassVar[bool] = False
     keeps_windows: ClassVar[bool] = True
 
@@ -485,6 +494,16 @@ class Relational(Answer):
     def makes_stream(self) -> bool:
         """Whether its answer is a stream; else it is a relation."""
         return True
+
+    @property
+    def repeats(self) -> bool:
+        """Whether it reports all of a relation again and again."""
+        return False
+
+    @property
+    def adds_only(self) -> bool:
+        """Whether no row of its answer is ever taken back, unless one is that it is made of."""
+        return False
 
     @property
     def in_order(self) -> bool:
@@ -544,6 +563,11 @@ class RelationQuery(Relational):
         return self.operator is not None
 
     @property
+    def repeats(self) -> bool:
+        """See `Relational`."""
+        return self.operator == "rstream"
+
+    @property
     def in_order(self) -> bool:
         """See `Relational`."""
         return self.ordered
@@ -584,6 +608,11 @@ class PairsQuery(Relational):
     join: JoinPlan
 
     @property
+    def adds_only(self) -> bool:
+        """See `Relational`: a row that has no partner may get one."""
+        return self.join.kind.inner
+
+    @property
     def windows(self) -> tuple[TimedWindow, ...]:
         """The windows of its inputs, which say how long a row may be joined."""
         return tuple(i.window for i in self.inputs if isinstance(i.window, TimedWindow))
@@ -598,6 +627,8 @@ class RowQuery:
         `query.where` holds what is neither a join factor's nor one side's own.
     join, further: how the sides come together, one after the other.
     """
+
+    in_register: ClassVar[Literal[True]] = True
 
     query: GroupScan | RowScan
     sides: tuple[Side, ...]
@@ -623,10 +654,10 @@ class RowQuery:
     def expressions(self) -> tuple[Expression, ...]:
         """What its answer is made of, over a stream's columns or over joined rows."""
         query = self.query
-        if isinstance(query, RowScan):
-            made = [*(o.expression for o in query.select), *(t.expression for t in query.order_by)]
-        else:
+        if query.of_groups:
             made = [*(k.expression for k in query.keys), *(e for a in query.aggregates for e in a.over)]
+        else:
+            made = [*(o.expression for o in query.select), *(t.expression for t in query.order_by)]
         return (*made, *(() if query.where is None else (query.where,)))
 
     def reads(self, side: int) -> frozenset[str]:

@@ -103,9 +103,7 @@ class _Explaining:
     def tables(self, query: TableQuery) -> PlanNode:
         """SQL over tables, answers and streams as tables; under it what is read of each stream."""
         title = "tables, answers and streams as tables, put together by DuckDB in one process"
-        asked = tuple(
-            self.read_rows(each) if isinstance(each, RowScan) else self.explained(each) for each in query.asked.values()
-        )
+        asked = tuple(self.explained(each) if each.of_groups else self.read_rows(each) for each in query.asked.values())
         return PlanNode("tables", title, (said("sql", query.sql),), asked)
 
     def read_rows(self, scan: RowScan) -> PlanNode:
@@ -212,7 +210,7 @@ class _Explaining:
         facts, stream = self.facts, self.facts.catalog.stream(query.stream)
         assert stream is not None
         found = [said("ad hoc", "ad hoc over the archive and live data up to now"), *filter_and_keys(query)]
-        if isinstance(query, GroupScan):
+        if query.of_groups:
             everything, low = unnamed(over_all_time(query, stream.options.time)), retained_from(stream, facts.published)
             wanted = Range(low if low > NEVER else None)
             found += summary_facts(facts, stream, everything, spec_of(everything, stream), wanted)

@@ -32,7 +32,6 @@ from millpond.language.syntax.window_clause import WindowClause
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.types import (
     ARRIVAL,
-    NUMBER,
     Column,
     Derivation,
     InnerStream,
@@ -40,7 +39,6 @@ from millpond.types import (
     PairsQuery,
     Query,
     QueryDefinition,
-    Relational,
     RelationQuery,
     RowWindowQuery,
     SessionQuery,
@@ -447,24 +445,20 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
 
     Raises: StatementError where it is no stream.
     """
-    if isinstance(query, WindowedQuery):
+    none = "a window stands behind a stream, and what is in these parentheses is none"
+    if query.in_register:
+        raise source.error(none, unnamed.select, _ROWS_WORK)
+    if not query.of_instants:
         return _of_windows(unnamed, query)
-    if not isinstance(query, Relational) or not query.makes_stream:
-        windows = [i.window for i in query.inputs] if isinstance(query, RelationQuery) else []
-        latest = any(isinstance(w, LatestRowsWindow) and w.partition for w in windows)
-        raise source.error(
-            "a window stands behind a stream, and what is in these parentheses is none",
-            unnamed.select,
-            _LATEST_WORK if latest else _ROWS_WORK,
-        )
-    if isinstance(query, RelationQuery) and query.operator == "rstream":
+    if not query.makes_stream:
+        latest = any(isinstance(i.window, LatestRowsWindow) and i.window.partition for i in query.inputs)
+        raise source.error(none, unnamed.select, _LATEST_WORK if latest else _ROWS_WORK)
+    if query.repeats:
         raise source.error(
             "RSTREAM reports all of a relation again and again: a stream of it has a name", unnamed.select,
             "CREATE STREAM x WITH (every='1 minute') AS SELECT RSTREAM(…), and the window behind x",
         )  # fmt: skip
-    # A pair of an inner join is never taken back, unless what it is made of is.
-    kept = isinstance(query, PairsQuery) and query.join.kind.inner
-    forward = kept and not any(i.signed for i in query.inputs)
+    forward = query.adds_only and not any(i.signed for i in query.inputs)
     columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select)]
     columns += [Column("revision", "BIGINT")] if forward else []
     columns += [Column("op", "VARCHAR")]
@@ -473,9 +467,7 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
 
 def _of_windows(unnamed: Unnamed, query: WindowedQuery) -> InnerStream:
     """The stream of the answers of windows: a late row takes the answers back that it changes, and gives new ones."""
-    number = (NUMBER,) if isinstance(query, RowWindowQuery) else ()
-    answers = (Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP"), *number)
-    columns = (*answers, *(Column(o.name, o.type) for o in query.select), Column("op", "VARCHAR"))
+    columns = (*query.time_columns, *(Column(o.name, o.type) for o in query.select), Column("op", "VARCHAR"))
     return InnerStream(unnamed.name, query, "retract", columns, "window_end")
 
 
