@@ -112,7 +112,7 @@ def _told(after: Catalog, new: NewQuery, name: str, standing: Standing) -> str:
         verb += " (state kept)" if same else " (state rebuilt from the archive)"
     if standing.definition.is_relation:
         verb += " as a relation of CQL, since its windows have no SLIDE"
-    inner = [after.queries[s.derived.query or 0] for s in after.inner_of(standing) if s.derived]
+    inner = [after.queries[q] for s in after.inner_of(standing) for q in s.queries]
     waits = any(q.status == "backfilling" for q in (standing, *inner))
     return f"query {name} {verb}" + ("; back-filling from the archive" if waits else "")
 

@@ -76,9 +76,11 @@ from millpond.types.relation_queries import (
 from millpond.types.selections import Edge, Interval, JoinFactor, Side, Span
 from millpond.types.sql_expressions import Call, Expression, all_of, columns_read, composed
 from millpond.types.stream_definitions import (
+    AnswerDerivation,
     Derivation,
     FileTable,
     Generated,
+    RowDerivation,
     StreamDefinition,
     StreamOptions,
     TableDefinition,
@@ -126,6 +128,7 @@ __all__ = [
     "Aggregate",
     "Aggregation",
     "Answer",
+    "AnswerDerivation",
     "CalendarSpan",
     "CalendarWindow",
     "Call",
@@ -176,6 +179,7 @@ __all__ = [
     "RelationWindow",
     "Relational",
     "RelationalQuery",
+    "RowDerivation",
     "RowQuery",
     "RowScan",
     "RowWindow",

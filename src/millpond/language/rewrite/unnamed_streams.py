@@ -32,8 +32,8 @@ from millpond.language.syntax.window_clause import WindowClause
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.types import (
     ARRIVAL,
+    AnswerDerivation,
     Column,
-    Derivation,
     InnerStream,
     LatestRowsWindow,
     PairsQuery,
@@ -473,7 +473,7 @@ def _of_windows(unnamed: Unnamed, query: WindowedQuery) -> InnerStream:
 
 def stream_of(inner: InnerStream, name: str = "", sources: Sequence[int] = (), query: int = 0) -> StreamDefinition:
     """The definition of a stream without a name."""
-    derivation = Derivation(tuple(sources), query, revisions=inner.revisions)
+    derivation = AnswerDerivation(sources=tuple(sources), query=query, revisions=inner.revisions)
     options = StreamOptions(source="derived", time=inner.time)
     return StreamDefinition(name or inner.name, inner.columns, options, 0, derivation)
 
