@@ -638,7 +638,7 @@ class RowQuery:
     @property
     def factors(self) -> tuple[JoinFactor, ...]:
         """The join factors, in the order in which sides come in."""
-        return () if self.join is None else (self.join, *self.further)
+        return tuple(f for f in (self.join, *self.further) if f is not None)
 
     @property
     def scan(self) -> GroupScan | RowScan:
@@ -667,7 +667,7 @@ class RowQuery:
         if self.query.feeds:
             names = dict(zip(self.query.feeds[0].columns, self.query.feeds[side].columns, strict=True))
             return own.union(names.get(name, name) for name in read)
-        return own | (read if self.join is None else self.reads_joined(side))
+        return own | (self.reads_joined(side) if self.factors else read)
 
     def reads_joined(self, side: int) -> frozenset[str]:
         """The columns of the stream of a side that are read once its own condition holds."""

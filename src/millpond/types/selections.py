@@ -77,7 +77,7 @@ class Edge(Written, ABC):
 
     def written(self) -> dict[str, Any]:
         """See `Written`."""
-        return {"kind": self.kind, "value": self.value}
+        return {"kind": self.kind, **({"value": self.value} if self.value else {})}
 
     @classmethod
     def read(cls, value: Any) -> Any:
