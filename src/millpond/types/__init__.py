@@ -33,24 +33,18 @@ from millpond.types.instants import EPOCH, Landmark, micros_of, moment_of
 from millpond.types.json_records import Variant, from_json, to_json, union_from_json
 from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import PLACE, Aggregate, Feed, Key, OrderTerm, Output, projected
-from millpond.types.queries import (
+from millpond.types.queries import Query, RelationalQuery, ScanQuery, StandingQuery, WindowedQuery
+from millpond.types.queries.answer_shapes import Answer
+from millpond.types.queries.relational_queries import PairsQuery, Relational, RelationQuery
+from millpond.types.queries.single_row_queries import RowQuery
+from millpond.types.queries.stream_queries import (
     Aggregation,
-    Answer,
     GroupScan,
-    PairsQuery,
-    Query,
-    Relational,
-    RelationalQuery,
-    RelationQuery,
-    RowQuery,
     RowScan,
     RowWindowQuery,
-    ScanQuery,
     SessionQuery,
-    StandingQuery,
     StreamQuery,
     WindowAggregation,
-    WindowedQuery,
     WindowQuery,
 )
 from millpond.types.reduction_forms import Reduction
