@@ -12,8 +12,8 @@
 set -eu
 suite=${1:?usage: clean-root.sh SUITE}
 case $suite in
-noble | jammy | resolute) standard=http://archive.ubuntu.com/ubuntu components=main,universe ;;
-*) standard=http://deb.debian.org/debian components=main ;;
+noble | jammy | resolute) standard=http://archive.ubuntu.com/ubuntu components=main,universe family=gutsy ;;
+*) standard=http://deb.debian.org/debian components=main family=sid ;;
 esac
 mirror=${MIRROR:-$standard}
 source=$(cd "$(dirname "$0")/.." && pwd)
@@ -33,8 +33,11 @@ trap leave EXIT
 trap 'exit 130' INT TERM
 
 say "making a root of $suite from $mirror in $root"
+# A debootstrap that is older than the suite does not know its name; all suites of a family are made alike.
+steps=/usr/share/debootstrap/scripts/$suite
+[ -e "$steps" ] || steps=/usr/share/debootstrap/scripts/$family
 debootstrap --variant=minbase --components="$components" --include=python3,make,ca-certificates \
-    "$suite" "$root" "$mirror" >"$root.log" 2>&1 || { tail -n 5 "$root.log"; fail "debootstrap failed"; }
+    "$suite" "$root" "$mirror" "$steps" >"$root.log" 2>&1 || { tail -n 5 "$root.log"; fail "debootstrap failed"; }
 rm -f "$root.log"
 if [ -n "${CA:-}" ]; then
     mkdir -p "$root/usr/local/share/ca-certificates"

@@ -13,6 +13,7 @@ killed process loses nothing there either: what the tests kill is processes, not
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import secrets
@@ -103,6 +104,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
         terminalreporter.write_line(_seed(config))
 
 
+def pytest_collection_finish() -> None:
+    """Python does not look through modules and tests again and again for what nobody uses any more: they stay."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 20)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
     """Memory is given back; what failed may be looked at."""
@@ -132,7 +140,7 @@ class _OneSpark(LoadGroupScheduling):  # type: ignore[misc]  # xdist has no type
         return nodeid.partition("::")[0] if _TOGETHER.search(nodeid) else nodeid
 
 
-_TOGETHER = re.compile("crash|tests/server/")
+_TOGETHER = re.compile("crash|tests/server/|test_quarantine")
 _SPARK = re.compile("spark|cluster|tests/bench/")
 
 

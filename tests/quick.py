@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import functools
 import os
+import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 import duckdb
 from hypothesis import settings
 
 _MEMORY = "/dev/shm"
+
+T = TypeVar("T")
 
 
 def is_deep() -> bool:
@@ -29,6 +33,18 @@ def many(usual: float, deep: float, least: int = 4) -> settings:
     """
     share = deep if is_deep() else usual
     return settings(max_examples=max(least, int(settings.default.max_examples * share)))
+
+
+def some(cases: Sequence[T], count: int, of: str = "") -> list[T]:
+    """So many of the cases, in their order: other ones in each run, by its seed; all in deep mode.
+
+    Arguments:
+        of: what they are drawn for, where the same cases are drawn for several things.
+    """
+    if is_deep() or len(cases) <= count:
+        return list(cases)
+    chosen = set(random.Random(f"{os.environ['MILLPOND_SEED']} {of}").sample(range(len(cases)), count))
+    return [case for number, case in enumerate(cases) if number in chosen]
 
 
 @functools.cache

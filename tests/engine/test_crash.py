@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.engine.lives import KILLED, Server, alone, fresh, manifests, outcome, written
+from tests.quick import some
 
 
 class Undisturbed(NamedTuple):
@@ -135,7 +136,7 @@ MORE = (
 )
 
 
-@pytest.mark.parametrize("moment", [*MOMENTS, *(pytest.param(m, marks=pytest.mark.deep) for m in MORE)])
+@pytest.mark.parametrize("moment", [*some(MOMENTS, 12), *(pytest.param(m, marks=pytest.mark.deep) for m in MORE)])
 def test_a_crash_changes_nothing(server: Server, undisturbed: Undisturbed, moment: str) -> None:
     work = fresh(undisturbed.work)
     assert server.run(work, moment) == KILLED, "the moment never came"
@@ -162,7 +163,7 @@ def test_crash_after_crash(server: Server, undisturbed: Undisturbed, moments: li
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("step", [23, 61])
+@pytest.mark.parametrize("step", some([23, 61], 1))
 def test_lives_of_a_few_writes(server: Server, undisturbed: Undisturbed, step: int) -> None:
     """Each life may rename `step` files, whatever they are; then it is killed."""
     work = fresh(undisturbed.work)

@@ -6,7 +6,6 @@ Each type is run with some of the forms, which the seed of the run draws; `deep`
 from __future__ import annotations
 
 import datetime as dt
-import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,9 +15,9 @@ import pytest
 
 import millpond
 from millpond.testing import VirtualClock
-from tests.conftest import SEED, Factory
+from tests.conftest import Factory
 from tests.engine.type_forms import FORMS, LAST, TYPES, Form
-from tests.quick import is_deep
+from tests.quick import some
 
 #: How many forms a type is run with.
 SOME = 5
@@ -111,10 +110,7 @@ class Life:
 
 def drawn(declared: str) -> dict[str, Form]:
     """The forms that a type is run with."""
-    if is_deep():
-        return FORMS
-    names = random.Random(f"{SEED} {declared}").sample(sorted(FORMS), SOME)
-    return {name: FORMS[name] for name in names}
+    return {name: FORMS[name] for name in some(sorted(FORMS), SOME, declared)}
 
 
 @pytest.mark.parametrize("declared", TYPES)
