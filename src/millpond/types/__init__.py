@@ -27,7 +27,7 @@ from millpond.types.columns import (
     WEIGHT,
     Column,
 )
-from millpond.types.definitions import InnerStream, QueryDefinition, Staged, outer_of
+from millpond.types.definitions import InnerStream, QueryDefinition, Staged
 from millpond.types.function_definitions import ADD, MERGED, FunctionDefinition
 from millpond.types.instants import EPOCH, Landmark, micros_of, moment_of
 from millpond.types.json_records import Variant, from_json, to_json, union_from_json
@@ -208,7 +208,6 @@ __all__ = [
     "leads_away",
     "micros_of",
     "moment_of",
-    "outer_of",
     "projected",
     "to_json",
     "union_from_json",

@@ -40,11 +40,6 @@ class Staged:
         return not any(each.of_instants for each in (self.query, *(i.query for i in self.inner)))
 
 
-def outer_of(query: StandingQuery | Staged) -> StandingQuery:
-    """The query itself, whether or not its streams are still to be made."""
-    return query.query if isinstance(query, Staged) else query
-
-
 @dataclass(frozen=True)
 class QueryDefinition:
     """A standing query as registered.
