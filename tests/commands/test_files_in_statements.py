@@ -117,10 +117,12 @@ def test_types_are_those_that_a_stream_reads(
     ],
 )
 @pytest.mark.parametrize("made", ["FROM 'data/a.json'", "(ts TIMESTAMP) WITH (path = 'data/a.json')"])
-def test_one_json_array_is_no_stream(inline_pond: Factory, data: Path, text: str, made: str) -> None:
+def test_one_json_array_is_a_stream(inline_pond: Factory, data: Path, text: str, made: str) -> None:
     (data / "a.json").write_text(text)
-    with pytest.raises(StatementError, match="it looks like one JSON array"):
-        inline_pond().sql(f"CREATE STREAM s {made}")
+    pond = inline_pond()
+    pond.sql(f"CREATE STREAM s {made}")
+    pond.drain()
+    assert pond.sql("SELECT day(ts) FROM s ORDER BY ts").rows() == [(1,), (2,)]
 
 
 @pytest.mark.parametrize(
@@ -187,6 +189,30 @@ def test_copy_to_files(inline_pond: Factory, data: Path, name: str) -> None:
     assert sorted(p.name for p in data.iterdir() if "out" in p.name) == [name]
     pond.sql("COPY s TO 'data/all.csv' (FORMAT csv)")
     assert (data / "all.csv").read_text().startswith("ts,k,v")
+
+
+def test_options_of_copy(inline_pond: Factory, data: Path) -> None:
+    """What a file is, byte by byte; `tests/cases/adhoc/copy.slt` reads such files again."""
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v INT)")
+    pond.ingest("s", [{"ts": "2024-01-01", "k": "a;b", "v": 1}, {"ts": "2024-01-02", "k": None, "v": 2}])
+    pond.drain()
+
+    def written(name: str, options: str) -> bytes:
+        pond.sql(f"COPY (SELECT * FROM s ORDER BY ts) TO 'data/{name}' {options}")
+        return (data / name).read_bytes()
+
+    semicolons = written("o.csv", "(DELIMITER ';', TIMESTAMPFORMAT '%d.%m.%Y', NULLSTR 'NA')")
+    assert semicolons.decode() == 'ts;k;v\n01.01.2024;"a;b";1\n02.01.2024;NA;2\n'
+    assert written("o.csv", "(FORMAT csv, HEADER false, QUOTE '@', FORCE_QUOTE *)").startswith(b"@2024")
+    assert written("o.txt", r"(FORMAT csv, SEP '\t')").startswith(b"ts\tk\tv\n")
+    assert written("o.json", "(ARRAY)").startswith(b"[\n")
+    assert written("o.json", "(ARRAY false)").startswith(b"{")
+    assert written("o.csv.gz", "(COMPRESSION 'GZIP')").startswith(b"\x1f\x8b")
+    kinds = {"snappy": "SNAPPY", "zstd": "ZSTD", "gzip": "GZIP", "uncompressed": "UNCOMPRESSED"}
+    for kind, told in kinds.items():
+        written("o.parquet", f"WITH (COMPRESSION {kind})")
+        assert pq.ParquetFile(data / "o.parquet").metadata.row_group(0).column(0).compression == told
 
 
 def test_nobody_reaches_files_over_http(inline_pond: Factory, data: Path, tmp_path: Path) -> None:

@@ -100,6 +100,12 @@ def test_ndjson_and_json_and_arrow_are_the_same(stream: Served) -> None:
     assert selected(stream, "a") == selected(stream, "c")
 
 
+def test_one_array_is_taken_as_lines_are(stream: Served) -> None:
+    taken(stream, "a", "application/x-ndjson", b"\n" + json.dumps(ROWS, indent=2).encode())
+    taken(stream, "c", "application/x-ndjson", b"\n".join(json.dumps(r).encode() for r in ROWS))
+    assert selected(stream, "a") == selected(stream, "c")
+
+
 def test_csv_comes_back_as_it_went(stream: Served) -> None:
     taken(stream, "a", "application/json", json.dumps(ROWS).encode())
     text = selected(stream, "a", "csv")

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 from tests.sources.helpers import bad, engine_db, item_of, read_text, stream
 
+from millpond.sources.formats import json_arrays
 from millpond.sources.formats.read import tail_times
 
 S = stream("ts TIMESTAMP", "n INTEGER", "t VARCHAR")
@@ -185,3 +186,44 @@ def test_decimals_inside_of_values_have_all_their_digits(tmp_path: Path, text: s
         assert got[0]["p"] == {'k"y': Decimal(right), "t": json.loads(f'"{t}"')}
     small = read_text(tmp_path, "b.ndjson", f'{{"ts": "2020-01-01", "small": [{text}]}}\n{more}', s)
     assert [r["small"] for r in small.rows.to_pylist()] == ([[Decimal("0.12")]] if text.startswith("0") else [])
+
+
+ROWS = [{"ts": "2020-01-01", "n": n, "t": t} for n, t in enumerate(['a "b", [', "\\\\", "}\n{", "", None, "\u00e9,]"])]
+
+
+@pytest.mark.parametrize("indent", [None, 0, 2])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("piece", [3, 50, 1 << 20])
+def test_one_array_is_read_as_its_items(
+    tmp_path: Path, indent: int | None, packed: bool, piece: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(json_arrays, "_PIECE", piece)
+    text = "\n " + json.dumps(ROWS, indent=indent) + "\n"
+    content = gzip.compress(text.encode()) if packed else text
+    result = read_text(tmp_path, "a.json.gz" if packed else "a.json", content, S)
+    assert result.rows.to_pylist() == [row | {"ts": DAY1} for row in ROWS]
+    assert len(result.rejected) == 0 and result.positions is None
+
+
+def test_items_that_do_not_fit_are_rejected_with_their_number(tmp_path: Path) -> None:
+    good = '{"ts":"2020-01-01","n":1}'
+    text = f'[{good}, 7,\n  {{"ts":"2020-01-01",\n"n":"x"}}, {{oops}}, {good}, null]'
+    result = read_text(tmp_path, "a.json", text, S)
+    assert result.positions is not None and result.positions.to_pylist() == [0, 4]
+    reasons = dict(bad(result))
+    assert reasons[1] == "item 2: not a JSON object" and reasons[3] == "item 4: not JSON" and 2 in reasons
+    records = result.rejected["record"].to_pylist()
+    assert "7" in records and "{oops}" in records
+
+
+@pytest.mark.parametrize("content", ["[]", " [ ]\n"])
+def test_an_array_without_items(tmp_path: Path, content: str) -> None:
+    result = read_text(tmp_path, "a.json", content, S)
+    assert (len(result.rows), len(result.rejected)) == (0, 0)
+
+
+def test_tail_times_of_an_array(tmp_path: Path) -> None:
+    rows = [{"ts": f"2020-01-01 00:{n // 60 % 60:02}:{n % 60:02}", "t": "x" * 100} for n in range(3000)]
+    (tmp_path / "a.json").write_text(json.dumps(rows))
+    times = tail_times(item_of(tmp_path / "a.json"), S, engine_db(), 10)
+    assert len(times) == 10 and times[-1] - times[0] == 9_000_000

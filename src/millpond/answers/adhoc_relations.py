@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
 import numpy as np
 import pyarrow as pa
 
+from millpond.answers.constant_relations import relation_of
 from millpond.answers.relation_answers import INPUT_ROWS, answered, in_order, inputs_of, outputs_of, relation_at, told
 from millpond.answers.row_queries.moments import now_of
-from millpond.answers.table_selects import relation_of
 from millpond.catalog import Catalog
 from millpond.engine.core import Core
 from millpond.manifests.records import Published
 from millpond.operators.registry import relations_over
-from millpond.operators.relational.history import InputReader
+from millpond.operators.relational.history import HeldStream, InputReader
 from millpond.progress import FOREVER, StreamProgress
 from millpond.relations import shown
 from millpond.synopses import connection, query_table
@@ -20,20 +24,26 @@ from millpond.synopses.finish import empty_answers
 from millpond.types import Column, RelationalQuery
 
 
-def select_relational(core: Core, query: RelationalQuery) -> pa.Table:
+def select_relational(
+    core: Core, query: RelationalQuery, held: Mapping[int, HeldStream] = MappingProxyType({})
+) -> pa.Table:
     """An ad hoc SELECT of CQL: the relation as it is NOW, or its stream of changes up to NOW.
 
+    Args:
+        held: streams that are rows in memory, by id.
     Raises: QueryError when it cannot be evaluated.
     """
     with core.pinned():  # what it probes is read while it is evaluated
-        return _select(core, query)
+        return _select(core, query, held)
 
 
-def _select(core: Core, query: RelationalQuery) -> pa.Table:
+def _select(core: Core, query: RelationalQuery, held: Mapping[int, HeldStream]) -> pa.Table:
     published = core.published
-    now = now_of(published, inputs_of(core.catalog, query))
+    further = {str(number): each.progress for number, each in held.items()}
+    published = replace(published, progress={**published.progress, **further})
+    reader = InputReader(core.archives, query, published, most=INPUT_ROWS, held=held)
+    now = now_of(published, inputs_of(reader.catalog, query))
     outputs = [Column(o.name, o.type) for o in query.select]
-    reader = InputReader(core.archives, query, published, most=INPUT_ROWS)
 
     def tables() -> dict[str, pa.Table]:
         return {each.alias: relation_of(core, each) for each in query.tables}
@@ -45,7 +55,7 @@ def _select(core: Core, query: RelationalQuery) -> pa.Table:
         return told(query_table(connection(), sql, f=found), reader.scans)
 
     def changes() -> pa.Table | None:
-        bounds = _bounds(core.catalog, published, query)
+        bounds = _bounds(reader.catalog, published, query)
         found = relations_over(query).past_changes(reader, query, now, bounds, tables)
         if found is None:
             return None

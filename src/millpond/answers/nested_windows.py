@@ -1,66 +1,109 @@
-"""Windows over windows, asked once: answers of the inner windows are rows in memory, which the outer ones are over."""
+"""SELECTs asked once over answers: those of SELECTs in parentheses, and of standing queries, are rows in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from millpond.answers.adhoc import in_order, select_stream, shown
+from millpond.answers.adhoc_relations import select_relational
+from millpond.answers.standing_answers import latest_answers
 from millpond.archive.archive_files import row_schema
-from millpond.catalog.unions import Union, progress_of
+from millpond.catalog.unions import union_key
 from millpond.engine.core import Core
 from millpond.language.rewrite.unnamed_streams import stream_of
 from millpond.manifests.query_progress import QueryProgress
-from millpond.operators.registry import windows_over
+from millpond.operators.registry import answering_kind, windows_over
+from millpond.operators.relational.history import HeldStream
 from millpond.operators.windowed.closing import Closing
-from millpond.progress import StreamProgress, now
+from millpond.operators.windowed.early import OPEN
+from millpond.progress import StreamProgress, meld, now
+from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses import connection, partial, query_ordered, spec_of
-from millpond.types import Column, QueryOptions, Staged, StreamDefinition, WindowedQuery
-
-#: The rows of a stream in memory, and until when all of them are there (microseconds).
-Rows = tuple[StreamDefinition, pa.Table, int]
-
-
-def select_nested(core: Core, staged: Staged) -> pa.Table:
-    """The answer of windows over windows: those that end until now, as a standing query would give them."""
-    known: dict[str, Rows] = {}
-    for each in staged.inner:
-        assert not each.query.of_instants
-        answers, until = _answers(core, each.query, known)
-        stream = stream_of(each)
-        known[each.name] = stream, _as_rows(stream, answers), until
-    assert not staged.query.of_instants
-    return _answers(core, staged.query, known)[0]
+from millpond.types import (
+    STATUS,
+    Column,
+    InnerStream,
+    QueryOptions,
+    Staged,
+    StandingQuery,
+    StreamDefinition,
+    WindowedQuery,
+)
 
 
-def _answers(core: Core, query: WindowedQuery, known: dict[str, Rows]) -> tuple[pa.Table, int]:
-    """The answers of windows over a stream that is kept, or over rows in memory; and until when windows have ended."""
-    if query.stream in known:
-        stream, rows, until = known[query.stream]
-        return _folded(query, stream, rows, until), until
-    kept = core.catalog.stream(query.stream)
-    assert kept is not None
-    progress, streams = core.published.progress, [f.stream for f in query.feeds] or [kept.id]
-    high = now([progress.get(str(s), StreamProgress()) for s in streams])
-    bound = progress_of(core.catalog, Union(kept.id, query.feeds), progress).bound
-    return select_stream(core, query), max(bound, high + query.holds_end)
+def select_staged(core: Core, staged: Staged) -> pa.Table:
+    """The answer of a SELECT over answers: that of now, as a standing query would give it."""
+    return HeldStreams(core, staged.inner).answer(staged.query)
 
 
-def _folded(query: WindowedQuery, stream: StreamDefinition, rows: pa.Table, until: int) -> pa.Table:
-    db, query = connection(), in_order(query)
-    spec = spec_of(query, stream)
+class HeldStreams:
+    """The streams without a name that an ad hoc SELECT reads, as rows in memory; one may read those before it."""
+
+    def __init__(self, core: Core, inner: Sequence[InnerStream]) -> None:
+        self.core = core
+        self.by_name: dict[str, HeldStream] = {}
+        for each in inner:
+            stream = replace(stream_of(each), id=-1 - len(self.by_name))
+            answers, until = self._standing(each) if each.answers else self._once(each.query)
+            self.by_name[each.name] = HeldStream(stream, _as_rows(stream, answers), until)
+
+    def answer(self, query: StandingQuery) -> pa.Table:
+        """The answer of a query over such streams, or over others."""
+        if query.of_instants:
+            return select_relational(self.core, query, {h.stream.id: h for h in self.by_name.values()})
+        held = self.by_name.get(query.stream)
+        return select_stream(self.core, query) if held is None else _folded(query, held)
+
+    def _once(self, query: StandingQuery) -> tuple[pa.Table, int]:
+        """The answers of a query, and until when there are all of them."""
+        answers = self.answer(query)
+        bounds = [self._bound(query, names) for names in query.names_by_input]
+        return answers, answering_kind(query).known_until(query, bounds)
+
+    def _bound(self, query: StandingQuery, names: Sequence[str]) -> int:
+        """Until when windows of an input have ended, or all of its rows are there."""
+        if (held := self.by_name.get(names[0])) is not None:
+            return held.until
+        progress = self.core.published.progress
+        streams = [s.id for s in self.core.catalog.streams_named(names)]
+        states = [progress.get(str(s), StreamProgress()) for s in streams]
+        known = progress.get(union_key(streams), StreamProgress())
+        bound, high = max(meld(states).bound, known.bound), now(states)
+        return max(bound, high + 1) if query.of_instants else max(bound, high + query.holds_end)
+
+    def _standing(self, each: InnerStream) -> tuple[pa.Table, int]:
+        """The answers of a standing query that hold and are not early, and until when there are all of them."""
+        standing = self.core.catalog.query(each.answers)
+        if standing is None:
+            raise QueryError(f"there is no query '{each.answers}'")
+        answers = latest_answers(self.core, standing)
+        if STATUS in answers.column_names:
+            answers = answers.filter(pc.not_equal(answers[STATUS], OPEN))
+        known = self.core.published.queries.get(str(standing.id), QueryProgress())
+        return answers, known.closed
+
+
+def _folded(query: WindowedQuery, held: HeldStream) -> pa.Table:
+    db, query, until = connection(), in_order(query), held.until
+    spec = spec_of(query, held.stream)
     kind = windows_over(spec)
     start = QueryProgress(own=kind.progress_kind())
     closing = Closing(query, QueryOptions(since="start"), "drop", start, until, until, until)
-    parts = [part for part in [partial(db, spec, rows)] if part.num_rows]
+    parts = [part for part in [partial(db, spec, held.rows)] if part.num_rows]
     answers = kind.close_past(db, spec, parts, closing).answers if parts else None
     return shown(query, answers, [*query.time_columns, *(Column(o.name, o.type) for o in query.select)])
 
 
 def _as_rows(stream: StreamDefinition, answers: pa.Table) -> pa.Table:
     """Answers as rows of the stream that they are, none of which is ever taken back."""
+    there = answers.column_names
     columns = [
-        "'+' AS op" if stream.takes_back and c.name == "op" else f"{quote(c.name)}::{c.type} AS {quote(c.name)}"
+        f"{quote(c.name)}::{c.type} AS {quote(c.name)}" if c.name in there else f"{_OWN[c.name]} AS {quote(c.name)}"
         for c in stream.all_columns
     ]
     sql = f"SELECT {', '.join(columns)}, row_number() OVER () - 1 AS _id FROM a"
@@ -68,4 +111,7 @@ def _as_rows(stream: StreamDefinition, answers: pa.Table) -> pa.Table:
     return rows.cast(pa.schema([schema.field(f.name) if f.name in schema.names else f for f in rows.schema]))
 
 
-__all__ = ["select_nested"]
+#: Columns of streams of answers that answers themselves lack.
+_OWN = {"op": "'+'", "revision": "0::BIGINT"}
+
+__all__ = ["HeldStreams", "select_staged"]

@@ -10,7 +10,8 @@ from millpond.catalog import Registered, Standing
 from millpond.commands.naming import NO_FILES, NamesAndFiles, described_query, query_named, stream_named
 from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options, check_reduction
-from millpond.support.errors import QueryError, Refusal, StatementError
+from millpond.support.errors import QueryError, Refusal
+from millpond.support.file_forms import FileForm
 from millpond.types import Query, QueryOptions, RowQuery, ScanQuery, Staged, StreamDefinition
 
 #: What a SELECT is when its names are bound: about rows, windows or a relation of streams, or about answers and tables.
@@ -53,7 +54,7 @@ class AskCopy:
     """COPY … TO: what is asked, and the file that the answer goes into."""
 
     asked: AskOnce
-    path: str
+    form: FileForm
 
 
 @dataclass(frozen=True)
@@ -71,7 +72,7 @@ def ask_copy(facts: Facts, statement: lang.Copy) -> Question:
     """What COPY asks. Raises: StatementError where its SELECT cannot be bound; Refusal where it may not write."""
     if not facts.files:
         raise Refusal(NO_FILES, words=("COPY",))
-    return AskCopy(_once(facts, statement), statement.path)
+    return AskCopy(_once(facts, statement), statement.form)
 
 
 def ask_select(facts: Facts, statement: lang.Select) -> Question:
@@ -82,10 +83,6 @@ def ask_select(facts: Facts, statement: lang.Select) -> Question:
 def _once(facts: Facts, statement: lang.Select | lang.Copy) -> AskOnce:
     bound = lang.bind_select(statement.select, NamesAndFiles(facts))
     match bound:
-        case Staged():
-            if not bound.is_windows:
-                raise _only_standing(statement)
-            check_options(facts.catalog, bound, QueryOptions())
         case RowQuery():
             check_reduction(bound.query)
         case lang.TableQuery():
@@ -126,11 +123,3 @@ def ask_explain(facts: Facts, statement: lang.Explain) -> Question:
     if stream is not None and not stream.is_inner:
         return AskPlan(stream, statement.analyze)
     return AskPlan(described_query(facts, statement.target), statement.analyze)
-
-
-def _only_standing(statement: lang.Select | lang.Copy) -> StatementError:
-    start = statement.offset
-    return StatementError(
-        "a window over a join of streams is a standing query: pairs are kept for it as they form", statement.script,
-        start, start + 1, "CREATE QUERY q AS SELECT … WITH (since='start'), and SELECT … FROM q",
-    )  # fmt: skip

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from millpond.language.filled_scripts import Filled, Parameters, with_parameters
     from millpond.language.inference.widening import is_wider, wider_than
     from millpond.language.plan.binding import bind_query
-    from millpond.language.plan.standing import bind_select, bind_selection
+    from millpond.language.plan.standing import bind_selection
     from millpond.language.plan.table_queries import TableQuery
-    from millpond.language.registering import bind_standing
+    from millpond.language.registering import bind_select, bind_standing
     from millpond.language.resolve.relation_refs import DEAD_COLUMNS, FileInput, StreamInput
     from millpond.language.resolve.schema import Schema
     from millpond.language.rewindow import select_text, with_window
@@ -86,7 +86,7 @@ _HOMES = {
     "Statement": "syntax.statement_types",
     "StreamInput": "resolve.relation_refs",
     "bind_query": "plan.binding",
-    "bind_select": "plan.standing",
+    "bind_select": "registering",
     "bind_selection": "plan.standing",
     "bind_standing": "registering",
     "is_plain_name": "syntax.tokens",

@@ -9,9 +9,11 @@ from sqlglot import exp
 from sqlglot.errors import ParseError, TokenError
 from sqlglot.tokenizer_core import Token, TokenType
 
+from millpond.language.copy_options import read_form
 from millpond.language.statement_parts import QUERY_STARTS, StatementParts
 from millpond.language.syntax.bounds_clause import EdgeReader
 from millpond.language.syntax.dialect import SyntaxFault, everything_of
+from millpond.language.syntax.flat_chains import flattened
 from millpond.language.syntax.source_text import nearest, placed
 from millpond.language.syntax.statement_types import (
     AlterColumns,
@@ -43,7 +45,6 @@ from millpond.language.with_options.event_times import patterned
 from millpond.language.with_options.stream_options import stream_options
 from millpond.language.with_options.table_options import altered_table, table_of
 from millpond.support.errors import StatementError
-from millpond.support.file_names import file_ending
 from millpond.types import Column, QueryOptions, StreamDefinition
 from millpond.types.as_of import AsOf
 from millpond.types.durations import parse_timestamp
@@ -58,9 +59,6 @@ from millpond.types.options import (
 
 STATEMENTS = ("CREATE", "DROP", "SHOW", "DESCRIBE", "COPY", "EXPLAIN", "SELECT", "INVOKE", "DRAIN", "ALTER", "REFRESH")
 MAX_STATEMENT = 500_000
-
-#: How a file is written, by the end of its name.
-_WRITTEN = {"tsv": "csv", "ndjson": "json", "jsonl": "json"}
 
 
 def parse(script: str) -> list[Statement]:
@@ -206,7 +204,7 @@ class _Reader(StatementParts):
         )
 
     def copy(self) -> Copy:
-        """`COPY (SELECT …) TO 'file'`, `COPY name TO 'file.csv' (FORMAT csv)`: the name says the format."""
+        """`COPY (SELECT …) TO 'file'`, `COPY name TO 'file.csv' (HEADER false)`."""
         opening = self.parser._index
         if self.word() == "(":
             tree = self.parser._parse_select(nested=True, parse_subquery_alias=False)
@@ -218,18 +216,10 @@ class _Reader(StatementParts):
         if not isinstance(tree, exp.Query):
             self.fail("this is not a query", self.tokens[opening], expected="COPY (SELECT …) TO 'file.parquet'")
         self.expect("TO", what="TO 'file.parquet'")
-        path = self.file_name()
-        form = file_ending(path)
-        form = _WRITTEN.get(form, form)
-        if self.take("("):
-            self.expect("FORMAT")
-            given = self.token
-            if self.expect("PARQUET", "CSV", "JSON").lower() != form:
-                self.fail(f"a file that is called '{path}' is read as {form}", given, f"{form}, or another name")
-            if not self.take(")"):
-                self.unexpected("')'")
+        named = self.token
+        form = read_form(self, self.text_value("the name of a file in single quotes"), named)
         common = {name: self.common[name] for name in ("text", "offset", "script")}
-        return Copy(select=WrittenSelect(tree, **common), path=path, **self.common)
+        return Copy(select=WrittenSelect(flattened(tree), **common), form=form, **self.common)
 
     def create_query(self, replace: bool, if_not_exists: bool) -> CreateQuery:
         at = self.token

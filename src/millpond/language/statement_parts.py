@@ -111,15 +111,21 @@ class StatementParts:
             self.fail("names have one part", expected=f"the name of {what}, without a schema")
         return token.text
 
+    def text_value(self, what: str) -> str:
+        """A text in single quotes."""
+        token = self.token
+        if not token or token.token_type != TokenType.STRING:
+            self.unexpected(what)
+        self.parser._advance()
+        return token.text
+
     def file_name(self) -> str:
         """A text that names files."""
         token = self.token
-        if not token or token.token_type != TokenType.STRING:
-            self.unexpected("the name of a file in single quotes")
-        if not is_file_name(token.text):
-            self.fail(f"the format of '{token.text}' cannot be told from its name", token, ", ".join(FILE_ENDINGS))
-        self.parser._advance()
-        return token.text
+        name = self.text_value("the name of a file in single quotes")
+        if not is_file_name(name):
+            self.fail(f"the format of '{name}' cannot be told from its name", token, ", ".join(FILE_ENDINGS))
+        return name
 
     def columns(self) -> tuple[WrittenColumn, ...]:
         if not self.take("("):

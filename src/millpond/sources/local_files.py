@@ -12,7 +12,8 @@ import duckdb
 from millpond.sources.files import format_of
 from millpond.sources.formats.columns_there import with_readable_types
 from millpond.support.errors import SourceError
-from millpond.support.file_names import file_ending, packing
+from millpond.support.file_forms import FileForm
+from millpond.support.file_names import file_ending
 from millpond.support.sql import text_literal
 from millpond.types import Column, FileTable, StreamDefinition, StreamOptions
 
@@ -22,13 +23,6 @@ _LOOKED_AT = 8
 _READERS = {
     "parquet": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "json": "read_json", "ndjson": "read_json",
     "jsonl": "read_json",
-}  # fmt: skip
-
-_JSON = "FORMAT json, TIMESTAMPFORMAT '%Y-%m-%d %H:%M:%S.%f'"  # DuckDB tells timestamps by one format for all
-#: How they are written.
-_WRITERS = {
-    "parquet": "FORMAT parquet", "csv": "FORMAT csv", "tsv": "FORMAT csv, DELIMITER '\t'", "json": _JSON,
-    "ndjson": _JSON, "jsonl": _JSON,
 }  # fmt: skip
 
 
@@ -98,16 +92,12 @@ def reading(*tables: FileTable) -> duckdb.DuckDBPyConnection:
     return db
 
 
-def _written_as(path: str) -> str:
-    """Options of DuckDB's COPY for a file of this name."""
-    return _WRITERS[file_ending(path)] + ("" if file_ending(path) == "parquet" else f", COMPRESSION {packing(path)}")
-
-
-def write_file(table: object, path: str) -> None:
-    """Write an Arrow table into a file as its name says, compressed as it says; it is whole or not there.
+def write_file(table: object, form: FileForm) -> None:
+    """Write an Arrow table into a file; it is whole or not there.
 
     Raises: SourceError.
     """
+    path = form.path
     if "://" in path:
         raise SourceError(f"'{path}' is not a file here: SELECT and COPY read and write local files")
     target = Path(path).absolute()
@@ -116,7 +106,7 @@ def write_file(table: object, path: str) -> None:
         db.execute("SET TimeZone = 'UTC'")
         db.register("answer", table)
         try:
-            db.execute(f"COPY answer TO {text_literal(str(whole))} ({_written_as(path)})")
+            db.execute(f"COPY answer TO {text_literal(str(whole))} ({form.sql})")
             os.replace(whole, target)
         except (duckdb.Error, OSError) as error:
             raise SourceError(f"'{path}' cannot be written: {str(error).splitlines()[0]}") from None

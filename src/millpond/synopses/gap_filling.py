@@ -197,20 +197,23 @@ def fill(query: WindowedQuery, inner: str, rules: Sequence[tuple[int, str, bool]
     Args:
         inner: SELECT of the window's columns, keys and aggregates, and the columns of `Pairs`.
     """
-    outputs, values, places = list(query.select), [], []
+    outputs, values, places, filled = list(query.select), [], [], dict[str, Expression]()
     for i, word, named in rules:
         output, name = query.select[i], f"__v{i}"
         values.append(f"({output.expression})::{output.type} AS {name}")
         other = _FILLS[word].format(type=output.type, name=name)
         other = other if named else f"coalesce(__w.{name}, {other})"
         places.append(f"CASE WHEN __w.{EMPTY} THEN {other} ELSE __w.{name} END AS __f{i}")
-        outputs[i] = replace(output, expression=Expression.column_of(f"__f{i}", output.type))
+        filled[output.expression.sql] = Expression.column_of(f"__f{i}", output.type)
+        outputs[i] = replace(output, expression=filled[output.expression.sql])
     found = (
         f"WITH __v AS MATERIALIZED (SELECT *, {', '.join(values)} FROM ({inner}))"
         f" SELECT __w.*, {', '.join(places)} FROM __v AS __w LEFT JOIN __v AS __p ON __w.{BEFORE} = __p.{AT}"
         f" LEFT JOIN __v AS __n ON __w.{BEHIND} = __n.{AT} WHERE __w.{ASKED} ORDER BY __w.{AT}"
     )
-    return replace(query, select=tuple(outputs)), found
+    # What rows are sorted by is what they show.
+    order = tuple(replace(t, expression=filled.get(t.expression.sql, t.expression)) for t in query.order_by)
+    return replace(query, select=tuple(outputs), order_by=order), found
 
 
 __all__ = ["FILLING", "Gaps", "Pairs", "fill", "fill_columns", "filled_ends", "is_number", "rules_of", "with_sources"]

@@ -17,6 +17,7 @@ A case is a list of records, separated by blank lines; `#` starts a comment line
     shuffle DURATION                 rows may be permuted by so much event time (allows the way `shuffled`)
     settings KEY=VALUE…              settings of the pond
     skipif WAY / onlyif WAY          about the next record only
+    parameters JSON                  values of `$name`, or of `?` and `$1`, in the next statement or query
 
 TYPES has a letter per column: I integer, R real, T text (timestamps as `1970-01-01 00:01:00`), S timestamps as
 seconds since 1970. A row is a line; its values stand between tabs or two spaces, or, if there is neither, single
@@ -27,7 +28,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from millpond.testing.clock import duration
 
@@ -38,11 +39,15 @@ class CaseSyntaxError(ValueError):
 
 @dataclass(frozen=True)
 class Record:
-    """What one paragraph of a case says; `line` is where it starts, from 1; `skip` and `only` name ways."""
+    """What one paragraph of a case says; `line` is where it starts, from 1; `skip` and `only` name ways.
+
+    parameters: an object or an array of JSON; '': none.
+    """
 
     line: int
     skip: tuple[str, ...] = field(default=(), kw_only=True)
     only: tuple[str, ...] = field(default=(), kw_only=True)
+    parameters: str = field(default="", kw_only=True)
 
     def runs(self, way: str) -> bool:
         """Whether the record belongs to the way."""
@@ -142,6 +147,7 @@ def parse_case(text: str, path: str = "<text>") -> SltCase:
     settings: list[tuple[str, str]] = []
     skip: list[str] = []
     only: list[str] = []
+    parameters = ""
     at = 0
     while at < len(lines):
         line = lines[at]
@@ -157,6 +163,8 @@ def parse_case(text: str, path: str = "<text>") -> SltCase:
         elif head == "settings":
             settings += [(k, v) for k, _, v in (w.partition("=") for w in rest)]
             at += 1
+        elif head == "parameters":
+            parameters, at = line.split(None, 1)[1], at + 1
         elif head in ("skipif", "onlyif"):
             (skip if head == "skipif" else only).extend(rest)
             at += 1
@@ -168,8 +176,8 @@ def parse_case(text: str, path: str = "<text>") -> SltCase:
             while end < len(lines) and lines[end].strip():
                 end += 1
             record = read(path, at, line, lines[at + 1 : end], tuple(skip), tuple(only))
-            records.append(record)
-            skip, only, at = [], [], end
+            records.append(replace(record, parameters=parameters))
+            skip, only, parameters, at = [], [], "", end
     return SltCase(path, tuple(records), ways, shuffle, tuple(settings), tuple(lines))
 
 
@@ -262,4 +270,4 @@ _READERS: dict[str, _Reader] = {
     "restart": _bare,
     "tick": _bare,
 }
-_KNOWN = (*_READERS, "ways", "shuffle", "settings", "skipif", "onlyif")
+_KNOWN = (*_READERS, "ways", "shuffle", "settings", "skipif", "onlyif", "parameters")

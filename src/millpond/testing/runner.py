@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import re
 import tempfile
@@ -199,9 +200,10 @@ class _Session:
             return
         raise self.failure(record, f"expected an error that matches '{record.error}', but the rows were taken")
 
-    def sql(self, text: str) -> Any:
-        text = text.replace("{dir}", str(self.folder))
-        result = self.pond.sql(text)
+    def sql(self, record: Statement | Query) -> Any:
+        text = record.sql.replace("{dir}", str(self.folder))
+        given = (json.loads(record.parameters),) if record.parameters else ()
+        result = self.pond.sql(text, *given)
         for match in _CREATE.finditer(text):
             self.types[match.group(1).lower()] = columns_of(text[match.end() :])
         return result
@@ -212,7 +214,7 @@ class _Session:
             for name in re.findall(r"\{dir\}/([\w-]+)/", record.sql):
                 (self.folder / name).mkdir(parents=True, exist_ok=True)
         try:
-            self.sql(record.sql)
+            self.sql(record)
         except MillpondError as error:
             self.refused(record, error)
             return
@@ -231,7 +233,7 @@ class _Session:
 
     def query(self, record: Query) -> None:
         try:
-            table = self.sql(record.sql).table
+            table = self.sql(record).table
             if table is None:
                 raise self.failure(record, "the statement gave a message, not rows")
             got = table_rows(table, record.types)

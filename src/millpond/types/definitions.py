@@ -15,7 +15,8 @@ class InnerStream:
     """A stream that stands in the FROM of a query, in parentheses and with a window behind it, and has no name.
 
     name: what the query that reads it calls it until it is there. query: whose answers its rows are.
-    revisions, columns: as those of a derived stream. time: which of them is its event time.
+    revisions, columns: as those of a derived stream. time: which of them is its event time. answers: the standing query
+    whose answers it is; '': its own.
     """
 
     name: str
@@ -23,6 +24,7 @@ class InnerStream:
     revisions: Literal["forward", "retract"]
     columns: tuple[Column, ...]
     time: str = "at"
+    answers: str = ""
 
 
 @dataclass(frozen=True)
@@ -33,11 +35,6 @@ class Staged:
 
     query: StandingQuery
     inner: tuple[InnerStream, ...]
-
-    @property
-    def is_windows(self) -> bool:
-        """Whether there are windows over windows alone, which can be asked once."""
-        return not any(each.of_instants for each in (self.query, *(i.query for i in self.inner)))
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TypeAlias, assert_never
@@ -38,6 +38,7 @@ from millpond.synopses.finish import unnamed
 from millpond.synopses.pane_partials import over_all_time
 from millpond.types import (
     GroupScan,
+    InnerStream,
     PairsQuery,
     Query,
     RelationQuery,
@@ -103,8 +104,9 @@ class _Explaining:
     def tables(self, query: TableQuery) -> PlanNode:
         """SQL over tables, answers and streams as tables; under it what is read of each stream."""
         title = "tables, answers and streams as tables, put together by DuckDB in one process"
+        held = self.held(query.inner)
         asked = tuple(self.explained(each) if each.of_groups else self.read_rows(each) for each in query.asked.values())
-        return PlanNode("tables", title, (said("sql", query.sql),), asked)
+        return PlanNode("tables", title, (said("sql", query.sql),), (*asked, *held))
 
     def read_rows(self, scan: RowScan) -> PlanNode:
         """What is read of a stream that is a table: columns, conditions, and a range of event times."""
@@ -224,20 +226,25 @@ class _Explaining:
         return tuple(analyzed_reduction(answer()) if analyzed else planned_reduction(self.core, query))
 
     def staged(self, staged: Staged) -> PlanNode:
-        """A SELECT over streams without a name that nobody has registered: as if these were there."""
+        """A SELECT over streams without a name that nobody has registered."""
+        inner = self.held(staged.inner)
+        return self.answered(staged.query, None, self.facts).with_more(children=inner)
+
+    def held(self, inner: Sequence[InnerStream]) -> tuple[PlanNode, ...]:
+        """What streams are made of that are rows in memory; they are there from now on."""
         catalog = self.facts.catalog
-        for number, each in enumerate(staged.inner, 1):
+        for number, each in enumerate(inner, 1):
             stream = stream_of(each)
             derived = None if stream.derived is None else replace(stream.derived, inner=each.name)
             made = replace(stream, id=-number, derived=derived)
             catalog = replace(catalog, streams={**catalog.streams, made.id: made})
-        facts = replace(self.facts, catalog=catalog)
-        inner = [
-            _titled(self.answered(each.query, None, facts), f"query over {each.name}, an epoch after they form")
-            for each in staged.inner
-        ]
-        register = said("register", "it would be a standing query: CREATE QUERY q AS SELECT …")
-        return self.answered(staged.query, None, facts).with_more((register,), tuple(inner))
+        self.facts = replace(self.facts, catalog=catalog)
+        return tuple(
+            PlanNode("held", f"rows in memory: {each.name}")
+            if each.answers
+            else _titled(self.answered(each.query, None, self.facts), f"rows in memory: {each.name}")
+            for each in inner
+        )
 
     # -- streams
 

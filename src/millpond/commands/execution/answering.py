@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import assert_never
 
 import pyarrow as pa
@@ -16,7 +17,7 @@ from millpond.answers.describe.showing import show
 from millpond.answers.expired_history import gone_note, said_with
 from millpond.answers.fidelity import note_of
 from millpond.answers.invocation import invoke
-from millpond.answers.nested_windows import select_nested
+from millpond.answers.nested_windows import select_staged
 from millpond.answers.row_queries.selection import evaluate, select_once
 from millpond.answers.table_selects import select_relations
 from millpond.catalog import Registered, Standing
@@ -48,10 +49,10 @@ def answer(core: Core, question: Question) -> tuple[pa.Table | None, str]:
     match question:
         case AskOnce(bound):
             return _once(core, bound)
-        case AskCopy(asked, path):
+        case AskCopy(asked, form):
             table, note = _once(core, asked.bound)
-            write_file(table, path)
-            return None, "; ".join(n for n in (f"{table.num_rows:,} rows copied to {path}", note) if n)
+            write_file(table, form)
+            return None, "; ".join(n for n in (f"{table.num_rows:,} rows copied to {form.path}", note) if n)
         case AskStanding(standing, statement):
             return _invoked(core, standing, statement)
         case AskShow(statement, streams):
@@ -81,15 +82,17 @@ def _once(core: Core, bound: Query | Staged | ScanQuery | lang.TableQuery) -> tu
         case RowWindowQuery() | SessionQuery() | GroupScan() | RowScan():
             table, notes = _of_stream(core, bound)
         case Staged():
-            table, notes = select_nested(core, bound), []
+            notes = [_unfinished(core, [each.answers for each in bound.inner])]
+            table = select_staged(core, bound)
         case RelationQuery() | PairsQuery():
             table = select_relational(core, bound)
             notes = [note_of(table), table_note(core.tables, core.catalog, bound.table_names)]
         case lang.TableQuery():
-            notes = [_unfinished(core, bound)]
+            read = [*(r.name for r in bound.relations), *(each.answers for each in bound.inner)]
+            notes = [_unfinished(core, read)]
             table = select_relations(core, bound)
             if not table.num_rows:
-                notes.append(open_note(core, _read(core, bound)))
+                notes.append(open_note(core, _standing(core, read)))
             notes.append(
                 table_note(core.tables, core.catalog, [r.name for r in bound.relations if isinstance(r, TableInput)])
             )
@@ -105,14 +108,14 @@ def _of_stream(core: Core, bound: WindowedQuery | ScanQuery) -> tuple[pa.Table, 
     return table, [gone, table_note(core.tables, core.catalog, bound.table_names)]
 
 
-def _read(core: Core, bound: lang.TableQuery) -> list[Standing]:
-    """The standing queries whose answers are read."""
-    return [q for r in bound.relations if (q := core.catalog.query(r.name)) is not None]
+def _standing(core: Core, names: Iterable[str]) -> list[Standing]:
+    """The standing queries that have these names."""
+    return [q for name in names if (q := core.catalog.query(name)) is not None]
 
 
-def _unfinished(core: Core, bound: lang.TableQuery) -> str:
+def _unfinished(core: Core, names: Iterable[str]) -> str:
     """What is to be said of queries whose answers are read, and not all there."""
-    read = [q for q in _read(core, bound) if q.status != "live"]
+    read = [q for q in _standing(core, names) if q.status != "live"]
     notes = [f"{q.definition.name} is {q.status}" + (f": {q.reason}" if q.reason else "") for q in read]
     return f"answers so far; query {', '.join(notes)}" if notes else ""
 

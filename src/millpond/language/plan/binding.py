@@ -38,6 +38,7 @@ from millpond.language.rewrite.corrections import over_corrections
 from millpond.language.rewrite.fidelity_columns import with_fidelity
 from millpond.language.rewrite.grouping_sets import with_sets
 from millpond.language.rewrite.top_rows import per_of
+from millpond.language.syntax.flat_chains import SHALLOW
 from millpond.language.syntax.nodes import RegisteredCall, suffix_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source
 from millpond.language.syntax.window_clause import WORKS
@@ -108,7 +109,7 @@ def bind_query(written: WrittenSelect, schema: Schema) -> WindowedQuery:
             with_registered(written.tree, schema, merging=True), written.text, source, schema, True
         ).bind()
     except RecursionError:
-        raise source.error("the query is nested too deeply") from None
+        raise source.error("the query is nested too deeply", None, SHALLOW) from None
     assert isinstance(bound, WindowedQuery)  # see `check_shape`
     return bound
 
@@ -133,7 +134,7 @@ def bind_select(written: WrittenSelect, schema: Schema) -> WindowedQuery | ScanQ
             return None
         return SelectBinder(select, text, source, schema, False).bind()
     except RecursionError:
-        raise source.error("the query is nested too deeply") from None
+        raise source.error("the query is nested too deeply", None, SHALLOW) from None
 
 
 def answered_by_scan(select: exp.Expr, text: str, columns: Set[str]) -> bool:

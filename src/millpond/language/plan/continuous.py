@@ -40,6 +40,7 @@ from millpond.language.rewrite.spelt_joins import spelt_out
 from millpond.language.rewrite.typed_inputs import INSTANT, column_of, typed_inputs, typed_item
 from millpond.language.rewrite.validity import times_needed, with_tolerances
 from millpond.language.rewrite.weights import weighed
+from millpond.language.syntax.flat_chains import SHALLOW
 from millpond.language.syntax.nodes import to_stream_of, window_of
 from millpond.language.syntax.source_text import Source
 from millpond.language.syntax.walks import tables_of
@@ -93,7 +94,7 @@ def bind_relational(written: WrittenSelect, schema: Schema, standing: bool = Tru
     try:
         return _Binder(select, written.text, source, schema, standing).bind()
     except RecursionError:
-        raise source.error("the query is nested too deeply") from None
+        raise source.error("the query is nested too deeply", None, SHALLOW) from None
 
 
 def bind_join(select: exp.Select, source: Source, schema: Schema) -> RelationalQuery:

@@ -13,10 +13,11 @@ from dataclasses import replace
 from sqlglot import exp
 
 from millpond.language.conditions.axes import axis_of
+from millpond.language.conditions.conjuncts import conjuncts
 from millpond.language.conditions.factors import NEGATED, Factor, FactorReader, Marks
 from millpond.language.inference.duck import Refused, typed_relation
 from millpond.language.inference.types_of import Item, Typer
-from millpond.language.plan.row_binding import Analysis, RowBinder, asked_of
+from millpond.language.plan.row_binding import Analysis, RowBinder, asked_of, marked
 from millpond.language.render.bound_expressions import expression_of
 from millpond.language.render.rendering import render
 from millpond.language.resolve.aggregate_windows import OVER_JOINS
@@ -109,18 +110,25 @@ class JoinBinder(RowBinder):
             "REDUCE in a join of row queries is not available: pairs would be lost on both sides",
         )
 
-    def on(self) -> list[exp.Expr]:
-        """The conditions behind ON."""
-        return [on for join in self.select.args["joins"] if (on := join.args.get("on")) is not None]
+    def on(self) -> list[tuple[int, exp.Expr]]:
+        """The conditions behind ON, each with the number of streams that are joined there."""
+        joins = enumerate(self.select.args["joins"], 2)
+        return [(seen, on) for seen, join in joins if (on := join.args.get("on")) is not None]
 
     def conditions(self) -> list[exp.Expr]:
-        return [*self.on(), *super().conditions()]
+        return [*(on for _, on in self.on()), *super().conditions()]
+
+    def leaves(self, marks: Marks | None) -> list[tuple[exp.Expr, bool]]:
+        seen = [(marked(on, marks), seen) for seen, on in self.on()]
+        nodes = [*seen, *((marked(c, marks), None) for c in super().conditions())]
+        return [leaf for node, seen in nodes for leaf in conjuncts(self.rows.resolved(node, seen))]
 
     def where(self, rows: RowScope) -> Item | None:
-        for on in self.on():
+        assert isinstance(rows, JoinedScope)
+        for seen, on in self.on():
             rows.aggregates_refused = "an aggregate cannot stand in ON, which is about single rows"
             typer = Typer(self.source, rows.stream.all_columns, rows.text)
-            item = Item(rows.expression(on), on)
+            item = Item(expression_of(rows.resolved(on, seen).unnest(), copy=False), on)
             typer.truth("ON", item, typer.typed([item])[0].type)
         return super().where(rows)
 

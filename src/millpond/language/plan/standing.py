@@ -27,6 +27,7 @@ from millpond.language.rewrite.unnamed_streams import (
     stream_of,
 )
 from millpond.language.rewrite.validity import with_tolerances
+from millpond.language.syntax.flat_chains import SHALLOW
 from millpond.language.syntax.nodes import window_of
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.types import (
@@ -173,4 +174,4 @@ def analyse(written: WrittenSelect, schema: Schema, marks: Marks | None = None) 
     try:
         return kind(select, written.text, source, schema, written.bounds).analyse(marks)
     except RecursionError:
-        raise source.error("the query is nested too deeply") from None
+        raise source.error("the query is nested too deeply", None, SHALLOW) from None

@@ -18,7 +18,7 @@ from millpond.language.resolve.schema import Schema
 from millpond.language.resolve.select_list import with_names
 from millpond.language.rewrite.validity import hold_in_time
 from millpond.language.syntax.source_text import Source
-from millpond.types import Column, ScanQuery, WindowedQuery
+from millpond.types import Column, InnerStream, ScanQuery, WindowedQuery
 
 
 @dataclass(frozen=True)
@@ -28,6 +28,7 @@ class TableQuery:
     columns: None: the data decide which there are (PIVOT without IN).
     ends: which windows of queries' answers it can show, by the alias of the relation (see `answer_bounds`).
     asked: what is asked of a stream, by the alias of the relation (a `StreamInput`) that the answer is.
+    inner: streams that this reads, and that are answers of standing queries.
     """
 
     sql: str
@@ -36,6 +37,7 @@ class TableQuery:
     text: str = ""
     ends: Mapping[str, Ends] = field(default_factory=dict)
     asked: Mapping[str, WindowedQuery | ScanQuery] = field(default_factory=dict)
+    inner: tuple[InnerStream, ...] = ()
 
 
 def bind_relation(select: exp.Expr, text: str, source: Source, schema: Schema) -> TableQuery:

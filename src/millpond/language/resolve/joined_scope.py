@@ -23,12 +23,25 @@ class JoinedScope(RowScope):
 
     def __init__(self, source: Source, streams: tuple[StreamDefinition, ...], aliases: list[str]) -> None:
         self.streams, self.names_of_sides = streams, aliases
+        self.seen = len(streams)
         columns = [Column(f"{n}.{c.name}", c.type) for n, s in enumerate(streams) for c in s.all_columns]
         clash = next((c.name for s in streams for c in s.all_columns if _JOINED.match(c.name)), None)
         if clash is not None:
             raise source.error(f"a stream with a column named '{clash}' cannot be joined")
         joined = StreamDefinition(" and ".join(aliases), tuple(columns), StreamOptions(time="0."))
         super().__init__(source, joined, joined.name)
+
+    def resolved(self, node: exp.Expr, seen: int | None = None) -> exp.Expr:
+        """A condition over columns of the joined row.
+
+        Arguments:
+            seen: how many of the streams are joined where it stands, as in ON; None: all.
+        """
+        self.seen = len(self.streams) if seen is None else seen
+        try:
+            return self.resolver.resolve(node)
+        finally:
+            self.seen = len(self.streams)
 
     def names(self) -> list[str]:
         """Names that could have been meant."""
@@ -40,12 +53,16 @@ class JoinedScope(RowScope):
         parts = [p for p in node.parts if isinstance(p, exp.Identifier)]
         first = parts[0]
         if len(parts) > 1 and (side := self.side(first.name)) is not None:
+            self._check_seen(side, first)
             known = self.streams[side].column(parts[1].name)
             if known is None:
                 like = nearest(parts[1].name, [c.name for c in self.streams[side].all_columns])
                 raise self.source.error(f"there is no column '{parts[1].name}' in {first.name}", parts[1], like=like)
             return _identifier(f"{side}.{known.name}", parts[1]), parts[2:]
         found = [(n, c) for n, s in enumerate(self.streams) if (c := s.column(first.name)) is not None]
+        found = [each for each in found if each[0] < self.seen] or found
+        if found:
+            self._check_seen(found[0][0], first)
         if len(found) > 1:
             choices = " or ".join(f"{self.names_of_sides[n]}.{column.name}" for n, column in found)
             raise self.source.error(f"column '{first.name}' is in {_several(len(found))} streams", first, choices)
@@ -55,6 +72,15 @@ class JoinedScope(RowScope):
             like = nearest(first.name, [*self.names_of_sides, *self.names()])
             raise self.source.error(f"there is no stream or column '{first.name}' here", first, like=like)
         return first, parts[1:]
+
+    def _check_seen(self, side: int, name: exp.Expr) -> None:
+        """Refuse what is joined behind the ON that names it, as SQL does."""
+        if side >= self.seen:
+            later = self.names_of_sides[side]
+            raise self.source.error(
+                f"'{later}' is joined behind this ON, which is about the streams up to here", name,
+                f"the condition in WHERE, or behind JOIN {later} ON",
+            )  # fmt: skip
 
     def side(self, name: str) -> int | None:
         """Which stream a qualifier means: an alias, or the name of a stream that only one side reads."""

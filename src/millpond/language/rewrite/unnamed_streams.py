@@ -26,6 +26,7 @@ from millpond.language.resolve.aggregate_windows import same_window, windowed_ca
 from millpond.language.resolve.from_items import find
 from millpond.language.resolve.relation_outputs import RESERVED
 from millpond.language.resolve.schema import Schema
+from millpond.language.rewrite.last_rows import LAST_INSTANT, last_rows
 from millpond.language.syntax.nodes import FromParentheses, ToStream, to_stream_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source, around, nearest, placed, span, token_span
 from millpond.language.syntax.window_clause import WindowClause
@@ -59,19 +60,22 @@ _ROWS_WORK = (
     " or CREATE STREAM x AS SELECT … FROM s, and FROM x [RANGE TUMBLING 1 HOUR]"
 )
 _LATEST_WORK = (
-    "(SELECT k, last(v) AS v FROM s [RANGE TUMBLING 1 HOUR] GROUP BY k) [RANGE TUMBLING 1 HOUR ORIGIN '1 microsecond'],"
-    " which is over the last row of each k in each hour; or (SELECT ISTREAM(…) FROM s [PARTITION BY k ROWS 1]), over"
-    " every row that becomes the last one of its k"
+    "(SELECT k, v FROM s [PARTITION BY k ROWS 1]) [RANGE TUMBLING 1 HOUR], which is over the last row of each k in each"
+    " hour; or (SELECT ISTREAM(…) FROM s [PARTITION BY k ROWS 1]), over every row that becomes the last one of its k"
 )
 _STREAM_WORKS = f"(SELECT PAIRS(…) FROM …) [RANGE TUMBLING 1 HOUR] AS p, or {PAIRS_WORK}"
 
 
 @dataclass(frozen=True)
 class Unnamed:
-    """A stream without a name, before it is bound: its SELECT, and what it is called meanwhile."""
+    """A stream without a name, before it is bound: its SELECT, and what it is called meanwhile.
+
+    time: which column is the event time of answers of windows.
+    """
 
     name: str
     select: exp.Query
+    time: str = "window_end"
 
 
 @dataclass(frozen=True)
@@ -111,8 +115,11 @@ def split(written: WrittenSelect, schema: Schema) -> Split | None:
         while not alias or (not item.alias and alias.lower() in names):
             alias = "_" + alias if alias else "pairs"
         names.add(alias.lower())
-        if isinstance(item.this, exp.Query) and not isinstance(item.this, exp.Subquery):
-            inner: exp.Query = item.this
+        time = "window_end"
+        lasting = last_rows(item.this, window_of(item), schema, source)
+        if lasting is not None or (isinstance(item.this, exp.Query) and not isinstance(item.this, exp.Subquery)):
+            inner: exp.Query = item.this if lasting is None else lasting
+            time = time if lasting is None else LAST_INSTANT
             read = dict.fromkeys(t.name for t in inner.find_all(exp.Table) if isinstance(t.this, exp.Identifier))
             called, table_joins = f"what is selected from {' and '.join(read)}", []
         else:
@@ -121,7 +128,7 @@ def split(written: WrittenSelect, schema: Schema) -> Split | None:
             inner, called, table_joins = join.split(alias), join.called, join.table_joins
         count = sum(s.name.startswith(called) for s in streams)
         name = f"{called}, again ({count})" if count else called
-        streams.append(Unnamed(name, inner))
+        streams.append(Unnamed(name, inner, time))
         _put(tree, item, name, alias, table_joins)
     return Split(tuple(streams), tree)
 
@@ -452,7 +459,8 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
         return _of_windows(unnamed, query)
     if not query.makes_stream:
         latest = any(isinstance(i.window, LatestRowsWindow) and i.window.partition for i in query.inputs)
-        raise source.error(none, unnamed.select, _LATEST_WORK if latest else _ROWS_WORK)
+        message = "the last row of each key stands in windows that tumble, and as plain columns" if latest else none
+        raise source.error(message, unnamed.select, _LATEST_WORK if latest else _ROWS_WORK)
     if query.repeats:
         raise source.error(
             "RSTREAM reports all of a relation again and again: a stream of it has a name", unnamed.select,
@@ -468,7 +476,7 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
 def _of_windows(unnamed: Unnamed, query: WindowedQuery) -> InnerStream:
     """The stream of the answers of windows: a late row takes the answers back that it changes, and gives new ones."""
     columns = (*query.time_columns, *(Column(o.name, o.type) for o in query.select), Column("op", "VARCHAR"))
-    return InnerStream(unnamed.name, query, "retract", columns, "window_end")
+    return InnerStream(unnamed.name, query, "retract", columns, unnamed.time)
 
 
 def stream_of(inner: InnerStream, name: str = "", sources: Sequence[int] = (), query: int = 0) -> StreamDefinition:

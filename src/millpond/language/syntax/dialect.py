@@ -17,6 +17,7 @@ from sqlglot.parsers.duckdb import DuckDBParser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from millpond.language.builtins.approximate import approximate
+from millpond.language.syntax.flat_chains import MOST_TERMS, flattened
 from millpond.language.syntax.nodes import (
     SelectList,
     ToStream,
@@ -91,7 +92,8 @@ class MillpondParser(DuckDBParser):
             found = self._parse_statement()
         if isinstance(found, exp.Values):
             found = self._values_to_select(found)
-        return found.unnest() if isinstance(found, exp.Subquery) else found
+        found = found.unnest() if isinstance(found, exp.Subquery) else found
+        return found if found is None or len(self._tokens) < MOST_TERMS else flattened(found)
 
     def _parse_limit(self, *args: Any, **kwargs: Any) -> exp.Expr | None:
         """LIMIT; FETCH FIRST n ROWS ONLY is another spelling."""

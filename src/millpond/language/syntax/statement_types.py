@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from millpond.language.syntax.written_select import WrittenSelect
+from millpond.support.file_forms import FileForm
 from millpond.types import Column, Edge, QueryOptions, StreamDefinition, TableDefinition
 from millpond.types.as_of import AsOf
 from millpond.types.options.stream_values import Lateness
@@ -122,10 +123,10 @@ class Drop(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Copy(Statement):
-    """COPY (SELECT …) TO 'file', COPY name TO 'file'."""
+    """COPY (SELECT …) TO 'file', COPY name TO 'file' (HEADER false). form: of the file, with its name."""
 
     select: WrittenSelect
-    path: str
+    form: FileForm
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -41,6 +41,11 @@ def _check_ahead(query: WindowQuery, options: QueryOptions, streams: Sequence[St
         raise Refusal("fill='linear' is for windows of time and of a calendar", "fill", expected="previous")
     if options.flush != "at once":
         raise Refusal(f"fill='linear' does not go with flush='{options.flush}'", "flush")
+    if query.distinct or query.limit is not None or query.offset:
+        raise Refusal(
+            "fill='linear' does not go with DISTINCT and LIMIT: they are about all groups of a window, and each"
+            " of these is known when its next row is", "fill", expected="previous",
+        )  # fmt: skip
     if options.limited:
         raise Refusal("fill='linear' does not go with beyond='drop' and final answers alone", "fill")
     if (marked := next((s.name for s in streams if s.options.marks_by is not None), None)) is not None:
@@ -48,8 +53,6 @@ def _check_ahead(query: WindowQuery, options: QueryOptions, streams: Sequence[St
 
 
 def _check_fill(query: WindowQuery, fill: str) -> None:
-    if query.distinct or query.limit is not None or query.offset:
-        raise Refusal("'fill' does not go with DISTINCT and LIMIT, which go by the rows that there are", "fill")
     columns = {o.name.lower(): o for _, o in fill_columns(query)}
     for name, word in fills_of(fill).items():
         if name and name not in columns:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
+import numpy as np
 import pyarrow as pa
 
 from millpond.archive.archive_files import row_schema
@@ -13,20 +15,50 @@ from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_plans import plan_scan
 from millpond.archive.planning.scans import Scan
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
+from millpond.catalog import Catalog
 from millpond.catalog.unions import entering, late_of, own_names, progress_of, streams_of
 from millpond.manifests.records import Published
 from millpond.operators.relational.probing import Probed, marked
 from millpond.operators.relational.readers import Input, empty_rows
-from millpond.progress import NEVER, StreamProgress
+from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.relations import Rows, merge_rows, rows_needed, rows_of
 from millpond.sources.own_marks import counted
 from millpond.support.errors import QueryError
 from millpond.synopses import connection
+from millpond.synopses.blocks import event_times
 from millpond.synopses.tolerance import tolerant
 from millpond.types import HOLDS, WEIGHT, Relational, RelationInput, StreamDefinition
 
 #: Rows on which an expression fails, with their `_reason`, by stream.
 Failed = dict[int, list[pa.Table]]
+
+
+#: What works where rows in memory do not.
+_REGISTERED = "CREATE QUERY of this SELECT makes one"
+
+
+@dataclass(frozen=True)
+class HeldStream:
+    """A stream whose rows are in memory. rows: as `row_schema` has them, none of them late. until: all up to then."""
+
+    stream: StreamDefinition
+    rows: pa.Table
+    until: int
+
+    @property
+    def progress(self) -> StreamProgress:
+        """How far it is."""
+        times = event_times(self.rows, self.stream.options.time)
+        return StreamProgress(self.until, int(times.max()) if len(times) else NEVER)
+
+    def within(self, wanted: Range) -> pa.Table:
+        """The rows with event times in a range, which is closed and open."""
+        times = event_times(self.rows, self.stream.options.time)
+        low, high = NEVER if wanted.low is None else wanted.low, FOREVER if wanted.high is None else wanted.high
+        rows = self.rows.filter(pa.array((times >= low) & (times < high)))
+        nothing = pa.nulls(rows.num_rows, pa.int64())
+        epochs = pa.array(np.zeros(rows.num_rows, np.int64))
+        return rows.append_column("_epoch", epochs).append_column("_bound", nothing)
 
 
 @dataclass
@@ -41,6 +73,7 @@ class InputReader:
         most: rows that an input may have; None: any number.
         live_from: of a reduced input, the first epoch whose rows are whole.
         failed: of each input, gets the rows on which its expressions fail; None: they are just left out.
+        held: streams, by id, that are rows in memory and not in an archive.
 
     Attributes:
         scans: the reduced scans that were made.
@@ -54,6 +87,14 @@ class InputReader:
     live_from: int | None = None
     failed: Sequence[Failed] | None = None
     scans: list[Scan] = field(default_factory=list)
+    held: Mapping[int, HeldStream] = field(default_factory=dict)
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """What there is to read."""
+        known = self.archives.catalog
+        held = {number: each.stream for number, each in self.held.items()}
+        return replace(known, streams={**known.streams, **held}) if held else known
 
     def read(self, since: int, until: int | None, after: int | None = None) -> list[Input]:
         """The rows of each input that are in its window at instants from `since` on, up to event time `until`.
@@ -65,12 +106,14 @@ class InputReader:
         return [self._input(number, since, until, after) for number in range(len(self.relation.inputs))]
 
     def _input(self, number: int, since: int, until: int | None, after: int | None) -> Input:
-        catalog, item, published = self.archives.catalog, self.relation.inputs[number], self.published
+        catalog, item, published = self.catalog, self.relation.inputs[number], self.published
         first = catalog.stream(item.stream)
         if first is None:
             raise QueryError(f"the stream '{item.stream}' was dropped")
         spec = rows_needed(item, first) if self.specs is None else self.specs[number]
         if self._is_probed(item):
+            if first.id in self.held:
+                raise QueryError(f"'{item.alias}' is looked up in an archive, and answers have none: {_REGISTERED}")
             known = published.progress.get(str(first.id), StreamProgress())
             files = self.archives.streams[first.id].archive.segments
             past = Probed(self.archives.path, first, spec, files, published.epoch, known)
@@ -97,7 +140,9 @@ class InputReader:
     def _rows(self, spec: Rows, number: int, wanted: Range, now: int) -> pa.Table:
         """The rows of a range of the archives that a store would keep, without those on which an expression fails."""
         archives, item = self.archives, self.relation.inputs[number]
-        streams = streams_of(archives.catalog, spec)
+        streams = streams_of(self.catalog, spec)
+        if streams[0].id in self.held:
+            return self._kept(spec, number, streams[0], streams[0], self.held[streams[0].id].within(wanted))
         parts: list[pa.Table] = []
         held = 0
         with archives.pinned():

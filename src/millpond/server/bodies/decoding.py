@@ -63,7 +63,10 @@ def rows_of(media: str, data: bytes, columns: dict[str, str], most_rows: int) ->
     raise Failure(415, "media_type", f"rows come as {', '.join(INGESTED)}")
 
 
-def _lines(data: bytes) -> list[Any]:
+def _lines(data: bytes) -> Any:
+    """The objects of lines, or of one array."""
+    if data.lstrip().startswith(b"["):
+        return parse_json(data)
     lines = [line for line in data.split(b"\n") if line.strip()]
     try:
         return list(parse_json(b"[" + b",".join(lines) + b"]"))

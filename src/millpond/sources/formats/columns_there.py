@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from dataclasses import replace
 from typing import Final
 
@@ -13,7 +12,6 @@ import pyarrow.parquet as pq
 from millpond.sources.formats import csv, ndjson
 from millpond.sources.formats.carriers import Carrier, carriers, scratch
 from millpond.sources.formats.convert import convert
-from millpond.sources.formats.guesses import other_format
 from millpond.sources.formats.lacking import Lacking, lacking
 from millpond.sources.formats.opening import Unreadable, is_compressed, plain_text
 from millpond.sources.intake_log import Format
@@ -25,13 +23,12 @@ _HEAD: Final = 4 << 20
 #: Bytes, and rows of NDJSON, whose values are looked at.
 _SAMPLE: Final = 1 << 20
 _ROWS: Final = 10_000
-_ARRAY: Final = re.compile(rb"\s*\[\s*\{")
 
 
 def lacks(path: str, kind: Format, definition: StreamDefinition) -> Lacking | None:
     """Which declared column a file lacks, as far as its beginning tells; None: none, or reading it will tell.
 
-    Raises: Unreadable: it is a CSV file whose header names no column of the stream, or one JSON array.
+    Raises: Unreadable: it is a CSV file whose header names no column of the stream.
     """
     head = b""
     try:
@@ -52,8 +49,6 @@ def lacks(path: str, kind: Format, definition: StreamDefinition) -> Lacking | No
 
 
 def _lacking_keys(data: bytes, whole: bool, definition: StreamDefinition) -> Lacking | None:
-    if _ARRAY.match(data):
-        raise Unreadable(other_format(data, "ndjson"))
     names = ndjson.keys(data, scratch())
     return lacking(names, definition) if whole else None
 
@@ -79,7 +74,7 @@ def _fits(data: bytes, path: str, kind: Format, definition: StreamDefinition, ca
 
 
 def _head(path: str, most: int = _HEAD) -> tuple[bytes, bool]:
-    """The beginning of a text, to the end of a line, and whether that is all of it."""
+    """The beginning of a text, to the end of a line where there is one, and whether that is all of it."""
     with open(path, "rb") as file:
         data, size = file.read(most), os.fstat(file.fileno()).st_size
         whole = len(data) >= size

@@ -29,9 +29,9 @@ def other_format(data: bytes, expected: str) -> str:
             return f"{what} ({works})"
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"[") and expected == "ndjson":
-        return "it looks like one JSON array; NDJSON has an object in each line"
+        return "what is read are objects, one a line or all in one array"
     if start.startswith((b"{", b'[{"', b"[{")) and expected != "ndjson":
-        return "it looks like NDJSON (format='ndjson')" if start.startswith(b"{") else "it looks like a JSON array"
+        return f"it looks like {'NDJSON' if start.startswith(b'{') else 'a JSON array'} (format='ndjson')"
     if start.startswith(b"<"):
         return "it looks like HTML or XML"
     first = start.split(b"\n", 1)[0].decode("utf-8", "replace")

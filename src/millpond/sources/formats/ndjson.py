@@ -1,4 +1,4 @@
-"""NDJSON files (one JSON object a line): parsed by Arrow where all of it fits, else by DuckDB, line by line."""
+"""NDJSON (an object a line) and JSON arrays, whose items are lines: by Arrow where all of it fits, else by DuckDB."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import pyarrow.json as pajson
 from millpond.sources.formats.carriers import Carrier, carriers
 from millpond.sources.formats.convert import is_text, valid_utf8
 from millpond.sources.formats.guesses import other_format
+from millpond.sources.formats.json_arrays import is_array, items_of
 from millpond.sources.formats.json_values import pointer
 from millpond.sources.formats.opening import Unreadable, read_bytes
 from millpond.sources.formats.shape import Found, Indices, Read, rejections, shape, shortened, whole
@@ -42,20 +43,20 @@ def read(
     if not data or data.isspace():
         return whole(definition, columns)
     known = {c.name.lower(): c for c in carriers(definition) if not definition.makes(c.name)}
-    lines = split_lines(data)
-    found = _fast(data, lines, known) if valid_utf8(data) else None
+    data, lines, word = _in_lines(data, item.path)
+    found = _fast(data, lines, known) if len(lines) and valid_utf8(data) else None
     if found is None:
-        found = _slow(lines, known, db)
-    if not found.length and (guess := other_format(data, "ndjson")):
+        found = _slow(lines, known, db, word)
+    if not found.length and len(lines) and (guess := other_format(data, "ndjson")):
         raise Unreadable(f"no line is a JSON object; {guess}")
     return shape(found, item, definition, columns, db)
 
 
 def texts(tail: bytes, carrier: Carrier, db: duckdb.DuckDBPyConnection, rows: int) -> pa.ChunkedArray | None:
     """A column, as text or as parsed, in the last lines of a text; None: it is not there."""
-    lines = split_lines(tail)
+    tail, lines, _ = _in_lines(tail)
     name = carrier.name.lower()
-    found = _fast(tail, lines, {name: carrier}) if valid_utf8(tail) else None
+    found = _fast(tail, lines, {name: carrier}) if len(lines) and valid_utf8(tail) else None
     if found is None:
         found = _slow(lines.slice(max(0, len(lines) - 2 * rows)), {name: carrier}, db)
     return found.columns.get(name)
@@ -63,7 +64,24 @@ def texts(tail: bytes, carrier: Carrier, db: duckdb.DuckDBPyConnection, rows: in
 
 def keys(data: bytes, db: duckdb.DuckDBPyConnection) -> list[str] | None:
     """All keys of the objects in a text; None: there are no objects."""
-    return None if not data or data.isspace() else list(_slow(split_lines(data), {}, db).names or ()) or None
+    return None if not data or data.isspace() else list(_slow(_in_lines(data)[1], {}, db).names or ()) or None
+
+
+def _in_lines(data: bytes, path: str | None = None) -> tuple[bytes, pa.Array, str]:
+    """A text with an object a line, its lines, and what they are called: 'line', or 'item' of an array.
+
+    Arguments:
+        path: of the file that the text is all of; None: it may be the beginning of one.
+    Raises: Unreadable for an array without an end.
+    """
+    if not is_array(data):
+        return data, split_lines(data), "line"
+    found = items_of(data, part=path is None)
+    if found.more:  # lines, of which the first is an array
+        return data, split_lines(data), "line"
+    if path is not None and not found.ended:
+        raise Unreadable("it begins like a JSON array, and the end of it is missing")
+    return found.text, found.lines, "item"
 
 
 def split_lines(data: bytes) -> pa.Array:
@@ -146,10 +164,10 @@ def _direct(kind: pa.DataType) -> bool:
 
 
 def _records(lines: pa.Array, rows: Indices) -> pa.Array:
-    return pc.utf8_trim(shortened(lines.take(pa.array(rows))), "\r\n")
+    return pc.utf8_trim(shortened(lines.take(pa.array(rows))), " \t\r\n")
 
 
-def _slow(lines: pa.Array, known: dict[str, Carrier], db: duckdb.DuckDBPyConnection) -> Found:
+def _slow(lines: pa.Array, known: dict[str, Carrier], db: duckdb.DuckDBPyConnection, word: str = "line") -> Found:
     """Line by line in DuckDB: what is no object is refused, every value becomes text or JSON."""
     view = "millpond_lines"
     text, line = lines, "raw"
@@ -173,7 +191,7 @@ def _slow(lines: pa.Array, known: dict[str, Carrier], db: duckdb.DuckDBPyConnect
     columns, names = _extract(checked.column("line").take(pa.array(good)), known, db)
     rejected = None
     if len(bad):
-        reasons = [f"line {i + 1}: {state[i]}" for i in bad]
+        reasons = [f"{word} {i + 1}: {state[i]}" for i in bad]
         rejected = rejections(reasons, bad, _records(lines, bad))
     plain = len(good) == len(lines)
     return Found(

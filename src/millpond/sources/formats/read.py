@@ -20,6 +20,7 @@ from millpond.sources import derived_stream as derived
 from millpond.sources.formats import arrow, csv, ndjson, parquet
 from millpond.sources.formats.carriers import Carrier, arrow_schema, carriers, scratch
 from millpond.sources.formats.convert import convert
+from millpond.sources.formats.json_arrays import is_array
 from millpond.sources.formats.opening import Unreadable, check_taken, is_compressed, plain_text, vanished
 from millpond.sources.formats.shape import FIRST_TIME, LAST_TIME, REJECTED, Read, event_micros, whole
 from millpond.sources.intake_log import Item
@@ -115,6 +116,9 @@ def _text_tail(
     span = max(65_536, rows * _ROW_BYTES)
     while True:
         head, tail, all_of_it = _ends(item, span)
+        if not all_of_it and item.format == "ndjson" and is_array(head):  # where its items begin, only all of it tells
+            span = item.size
+            continue
         if item.format == "csv":
             times = csv.texts(head, tail, item.path, definition, carrier)
         else:
