@@ -40,6 +40,7 @@ class Relational(Answer):
     time_columns: ClassVar[tuple[Column, ...]] = (Column("at", "TIMESTAMP"),)
     end_column: ClassVar[str] = "at"
     of_instants: ClassVar[Literal[True]] = True
+    as_retained: ClassVar[Literal[False]] = False
     keyed: ClassVar[bool] = False
     keeps_windows: ClassVar[bool] = True
 
