@@ -22,6 +22,18 @@ Epoch = dict[str, list[list[Rows]]]
 
 
 @dataclass(frozen=True)
+class Heard:
+    """How far streams are at a moment.
+
+    now: NOW (microseconds). bounds: of each stream what it brings no more of. ended: all streams have.
+    """
+
+    now: int
+    bounds: Mapping[str, int]
+    ended: bool
+
+
+@dataclass(frozen=True)
 class Asked:
     """Something that is computed.
 
@@ -30,6 +42,8 @@ class Asked:
         revises: it revises what it has answered.
         answer: what it has answered in the end when these were the rows of the streams, by the definitions alone;
             None: the oracle does not know.
+        reads: streams. invoked: what INVOKE gives of NOW, or of an instant (microseconds).
+        once: what its text gives when it is asked once. Of both None says that the oracle does not know.
     """
 
     text: str
@@ -37,6 +51,9 @@ class Asked:
     options: tuple[str, ...] = ()
     what: str = "QUERY"
     revises: bool = True
+    reads: tuple[str, ...] = ("s",)
+    invoked: Callable[[Mapping[str, Rows], Heard, int | None], Answer | None] | None = None
+    once: Callable[[Mapping[str, Rows], Heard], Answer | None] | None = None
 
     def statement(self, name: str) -> str:
         """The statement that makes it."""

@@ -23,17 +23,19 @@ from millpond.operators.rows.operator import RowsOperator
 from millpond.operators.sessions.operator import SessionsOperator
 from millpond.operators.stores.operator import StoreOperator
 from millpond.operators.summaries.operator import SummaryOperator
-from tests.operators.cases import Answer, Asked, Case, Rows
+from tests.operators.cases import Answer, Asked, Case, Heard, Rows
 from tests.operators.driver import Driver
 from tests.operators.shown import Answers, copied, last_answers, matched, netted, passed_on, summarised
 from tests.oracle import Case as Window
-from tests.oracle import Row, Table
+from tests.oracle import Row, Table, invoke
 from tests.oracle import pairs as oracle_pairs
 from tests.oracle.case import span
 from tests.oracle.cql import Query, Stamped, Windowed
+from tests.oracle.invocation import back_from
+from tests.oracle.landmarks import BEGINNING
 from tests.oracle.revisions import final_answers
-from tests.oracle.row_windows import RowCase, row_answers
-from tests.oracle.sessions import SessionCase, session_answers
+from tests.oracle.row_windows import RowCase, row_answers, row_invocation
+from tests.oracle.sessions import SessionCase, session_answers, session_invocation
 from tests.properties.calendars import CHANGES, dated_cases, zoned_streams
 from tests.properties.harness import wanted
 from tests.properties.landmarks import landmark_cases
@@ -109,39 +111,82 @@ def _window_answers(case: Window, rows: Mapping[str, Rows]) -> Answer:
     return wanted(final_answers(case, _table(rows)))
 
 
+def _windows_once(case: Window, rows: Mapping[str, Rows], heard: Heard) -> Answer:
+    return wanted(final_answers(case, _table(rows), None if heard.ended else heard.now))
+
+
+def _window_invoked(case: Window, rows: Mapping[str, Rows], heard: Heard, at: int | None) -> Answer:
+    now = heard.now if at is None else at
+    start = back_from(case, now)
+    found = invoke(case, _table(rows), now)
+    return wanted([(BEGINNING if start is None else start, now, *items) for items in found])
+
+
+def over_time(case: Window, *options: str) -> Asked:
+    """Windows that end at instants."""
+    answers = partial(_window_answers, case)
+    asked = Asked(case.query(), answers, options)
+    return replace(asked, invoked=partial(_window_invoked, case), once=partial(_windows_once, case))
+
+
 def _panes(draw: st.DrawFn, stream: Drawn) -> Asked:
     """Windows that end at instants: of fixed length, or growing, or several of them."""
     unit = stream.unit
     case = draw(st.one_of(window_cases(unit), window_cases(unit), landmark_cases(stream), several(stream)))
     state = draw(st.sampled_from(((), (), ("state='lazy'",), ("state='adaptive'",))))
-    known = case.since is None and not any(case.sinces)  # else the oracle writes starts in another way
-    return Asked(case.query(), partial(_window_answers, case) if known else None, state)
+    return over_time(case, *state)
 
 
 def _dated(draw: st.DrawFn, stream: Drawn) -> Asked:
     """Windows of a calendar."""
     case = draw(dated_cases((stream, draw(st.sampled_from(sorted(CHANGES))))))
-    return Asked(case.query(), partial(_window_answers, case))
+    return over_time(case)
 
 
 def _row_window_answers(case: RowCase, rows: Mapping[str, Rows]) -> Answer:
     return wanted(row_answers(case, _table(rows)))
 
 
+def _row_windows_once(case: RowCase, rows: Mapping[str, Rows], heard: Heard) -> Answer:
+    return _row_window_answers(case, rows)
+
+
+def _row_window_invoked(case: RowCase, rows: Mapping[str, Rows], heard: Heard, at: int | None) -> Answer:
+    return wanted(row_invocation(case, _table(rows), heard.now if at is None else at))
+
+
+def over_rows(case: RowCase, *options: str) -> Asked:
+    """Windows that end with rows."""
+    asked = Asked(case.query(), partial(_row_window_answers, case), options, once=partial(_row_windows_once, case))
+    return replace(asked, invoked=partial(_row_window_invoked, case))
+
+
 def _rows(draw: st.DrawFn, stream: Drawn) -> Asked:
     """Windows that end with rows."""
-    case = draw(row_cases(stream.unit))
-    return Asked(case.query(), partial(_row_window_answers, case))
+    return over_rows(draw(row_cases(stream.unit)))
 
 
 def _session_answers(case: SessionCase, rows: Mapping[str, Rows]) -> Answer:
     return wanted(session_answers(case, _table(rows)))
 
 
+def _sessions_once(case: SessionCase, rows: Mapping[str, Rows], heard: Heard) -> Answer:
+    return wanted(session_answers(case, _table(rows), None if heard.ended else heard.now + 1))
+
+
+def _session_invoked(case: SessionCase, rows: Mapping[str, Rows], heard: Heard, at: int | None) -> Answer:
+    return wanted(session_invocation(case, _table(rows), heard.now if at is None else at))
+
+
+def over_sessions(case: SessionCase, *options: str) -> Asked:
+    """Sessions."""
+    asked = Asked(case.query(), partial(_session_answers, case), options, once=partial(_sessions_once, case))
+    return replace(asked, invoked=partial(_session_invoked, case))
+
+
 def _sessions(draw: st.DrawFn, stream: Drawn) -> Asked:
     """Sessions."""
-    case = draw(session_cases(stream.unit))
-    return Asked(case.query(), partial(_session_answers, case))
+    return over_sessions(draw(session_cases(stream.unit)))
 
 
 @st.composite
@@ -176,14 +221,33 @@ def over_instants(draw: st.DrawFn, asked: st.SearchStrategy[Asked], most: int = 
     return Case({"s": TIMED, "u": TIMED}, queries, rows, 1, draw(st.sampled_from((0, 2, 5))), draw(LATE))
 
 
-def _changes(shape: str, operator: str, windows: tuple[str, ...], rows: Mapping[str, Rows]) -> Answer:
+def _over(shape: str, windows: tuple[str, ...], rows: Mapping[str, Rows]) -> Query:
     inputs = {}
     for place, (name, window) in enumerate(zip("sus", windows, strict=True)):
         form, partition = WINDOWS[window]
         stamped = [Stamped(row.time, row.intake, tuple(row.values.values())) for row in rows[name]]
         inputs[f"w{place}"] = Windowed(AB, stamped, form, (0,) if partition else ())
-    found = getattr(Query(naive(shape), inputs), operator.lower())(-1, END)
+    return Query(naive(shape), inputs)
+
+
+def _changes(shape: str, operator: str, windows: tuple[str, ...], rows: Mapping[str, Rows], end: int = END) -> Answer:
+    found = getattr(_over(shape, windows, rows), operator.lower())(-1, end)
     return [(("time", at), *values) for at, values in found.elements()]
+
+
+def _relation_invoked(
+    shape: str, windows: tuple[str, ...], rows: Mapping[str, Rows], heard: Heard, at: int | None
+) -> Answer:
+    now = heard.now if at is None else at
+    return [(("time", now), *values) for values in _over(shape, windows, rows).at(now).elements()]
+
+
+def _relation_once(
+    shape: str, operator: str, windows: tuple[str, ...], rows: Mapping[str, Rows], heard: Heard
+) -> Answer:
+    if not operator:
+        return list(_over(shape, windows, rows).at(heard.now).elements())
+    return _changes(shape, operator, windows, rows, END if heard.ended else heard.now + 1)
 
 
 @st.composite
@@ -191,28 +255,59 @@ def _relation(draw: st.DrawFn, shapes: tuple[str, ...] = (*ONE, *TWO, *JOINED, *
     """A relational query without tables."""
     shape = draw(st.sampled_from([each for each in shapes if "t.a" not in each]))
     operator = draw(st.sampled_from(("ISTREAM", "ISTREAM", "DSTREAM", "")))
-    windows = draw(st.tuples(*[st.sampled_from(sorted(filter(None, WINDOWS)))] * 3))
+    return relation_of(shape, operator, draw(st.tuples(*[st.sampled_from(sorted(filter(None, WINDOWS)))] * 3)))
+
+
+def relation_of(shape: str, operator: str, windows: tuple[str, ...], *options: str) -> Asked:
+    """A relation (operator: ''), or what ISTREAM or DSTREAM tells of it."""
     known = partial(_changes, shape, operator, windows) if operator else None
-    return Asked(millpond(shape, operator, *windows), known)
+    text = millpond(shape, operator, *windows)
+    reads = tuple(name for name in "su" if re.search(rf"\b{name} \[", text))
+    asked = Asked(text, known, options, reads=reads, once=partial(_relation_once, shape, operator, windows))
+    return replace(asked, invoked=partial(_relation_invoked, shape, windows))
 
 
-def _met(kind: str, windows: tuple[str, str], rows: Mapping[str, Rows]) -> Answer:
+def _met(
+    kind: str,
+    windows: tuple[str, str],
+    rows: Mapping[str, Rows],
+    bounds: tuple[int, int] = (oracle_pairs.FOREVER, oracle_pairs.FOREVER),
+) -> Answer:
     inputs = tuple(
         [oracle_pairs.Item(row.time, (row.values["a"], row.values["b"])) for row in rows[name]] for name in "su"
     )
     forms = (pairs_drawn.WINDOWS[windows[0]], pairs_drawn.WINDOWS[windows[1]])
-    found = oracle_pairs.pairs(kind, inputs, forms, lambda x, y: x[0] is not None and x[0] == y[0])
+    found = oracle_pairs.pairs(kind, inputs, forms, lambda x, y: x[0] is not None and x[0] == y[0], bounds)
     return [(("time", at), *values) for at, values in found.elements()]
+
+
+def _pairs_once(kind: str, windows: tuple[str, str], rows: Mapping[str, Rows], heard: Heard) -> Answer:
+    return _met(kind, windows, rows, (heard.bounds["s"], heard.bounds["u"]))
+
+
+def _pairs_invoked(
+    kind: str, windows: tuple[str, str], rows: Mapping[str, Rows], heard: Heard, at: int | None
+) -> Answer:
+    now = heard.now if at is None else at
+    forms = [pairs_drawn.WINDOWS[window] for window in windows]
+    since = now - max(length - (kind == "open") for kind, length in forms)
+    known = {name: [row for row in each if row.time <= now] for name, each in rows.items()}
+    return [found for found in _met(kind, windows, known) if found[0][1] >= since]
 
 
 @st.composite
 def _pairs(draw: st.DrawFn) -> Asked:
     """A stream of pairs."""
     kind = draw(st.sampled_from([each for each in pairs_drawn.KINDS if not each.startswith("asof")]))
-    windows = draw(pairs_drawn.sliding)
+    return pairs_of(kind, draw(pairs_drawn.sliding))
+
+
+def pairs_of(kind: str, windows: tuple[str, str], *options: str) -> Asked:
+    """A stream of pairs."""
     shown = "x.a, x.b" + ("" if kind in ("semi", "anti") else ", y.a AS c, y.b AS d")
     text = f"PAIRS({shown}) FROM s {windows[0]} x {pairs_drawn.KINDS[kind]} u {windows[1]} y ON x.a = y.a"
-    return Asked(f"SELECT {text}", partial(_met, kind, windows))
+    asked = Asked(f"SELECT {text}", partial(_met, kind, windows), options, reads=("s", "u"))
+    return replace(asked, invoked=partial(_pairs_invoked, kind, windows), once=partial(_pairs_once, kind, windows))
 
 
 #: Queries that read the same rows of `s`.

@@ -24,7 +24,7 @@ def window_ends(case: Case, times: Iterable[int], until: int | None = None) -> l
     if case.sinces:
         times = list(times)
         last = last_of(case, max(times, default=0)) if until is None else until
-        return sorted({end for one in _apart(case) for end in window_ends(one, times, last) if end <= last})
+        return sorted({end for one in apart(case) for end in window_ends(one, times, last) if end <= last})
     if case.dated is not None:
         return case.dated.ends_with(times, until)
     if case.since is not None:
@@ -41,7 +41,7 @@ def window_ends(case: Case, times: Iterable[int], until: int | None = None) -> l
     return sorted(ends)
 
 
-def _apart(case: Case) -> list[Case]:
+def apart(case: Case) -> list[Case]:
     """The windows behind the items of a SELECT, each as that of a query of its own."""
     windows = [w for w in case.beside if w[0] or w[1] is not None]
     return [replace(case, range_us=size, since=since, ranges=(), sinces=()) for size, since in windows]
@@ -131,7 +131,7 @@ def _split(found: list[Any], width: int) -> list[tuple[tuple[Any, ...], tuple[An
 def start_of(case: Case, end: int) -> int:
     """Where the window that ends at `end` begins; of several the first. At `end` where no landmark has come."""
     if case.sinces:
-        return min(start_of(one, end) for one in _apart(case))
+        return min(start_of(one, end) for one in apart(case))
     if case.dated is not None:
         return case.dated.before(end)
     if case.since is None:

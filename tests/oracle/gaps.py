@@ -33,6 +33,23 @@ class Gapped:
             found += self._of_group(key, [(t, v) for t, k, v in rows if k == key], until)
         return found
 
+    def asked_once(self, rows: Sequence[Seen], until: int) -> list[tuple[int, Any, Any, Any]]:
+        """(end, key, count, sum) of the windows with a row that end at or before `until`: what a SELECT gives."""
+        found = []
+        for key in {row[1] for row in rows}:
+            own = [(t, v) for t, k, v in rows if k == key]
+            first = -(-(min(t for t, _ in own) + 1) // self.slide) * self.slide
+            for end in range(first, until + 1, self.slide):
+                inside = [v for t, v in own if end - self.size <= t < end]
+                found += [(end, key, len(inside), _sum(inside))] if inside else []
+        return found
+
+    def invoked(self, rows: Sequence[Seen], now: int) -> list[tuple[int, Any, Any, Any]]:
+        """(NOW, key, count, sum) over [NOW - size, NOW] of the groups with a row there: what INVOKE gives."""
+        inside = [(k, v) for t, k, v in rows if now - self.size <= t <= now]
+        groups = {key: [v for k, v in inside if k == key] for key in dict.fromkeys(k for k, _ in inside)}
+        return [(now, key, len(values), _sum(values)) for key, values in groups.items()]
+
     def _of_group(
         self, key: Any, rows: Sequence[tuple[int, int | None]], until: int
     ) -> list[tuple[int, Any, Any, Any]]:
@@ -44,8 +61,7 @@ class Gapped:
         if self.whole and "linear" not in self.fills:  # all of them, from the first with a row on
             ends = range(there[0], until + 1, self.slide) if there else range(0)
             inside = {end: inside.get(end, []) for end in ends}
-        sums = {e: sum(v for v in inside[e] if v is not None) if any(v is not None for v in inside[e]) else None
-                for e in there}  # fmt: skip
+        sums = {e: _sum(inside[e]) for e in there}
         values = ({e: len(inside[e]) for e in there}, sums)
         found = []
         for end in ends:
@@ -98,3 +114,8 @@ class Gapped:
             return None
         share = Fraction(end - before, behind - before)
         return float(values[before] + (values[behind] - values[before]) * share)
+
+
+def _sum(values: Sequence[int | None]) -> int | None:
+    there = [v for v in values if v is not None]
+    return sum(there) if there else None

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from zoneinfo import ZoneInfo
 
 DAY = 86_400_000_000
+
+#: Where windows begin that begin with the stream.
+BEGINNING = -(10**17)
+
 _EPOCH = dt.datetime(1970, 1, 1)
 
 
@@ -42,7 +46,7 @@ class Since:
             days = [day + dt.timedelta(days=n) for n in (-3, -2, -1, 0, 1, 2)]
             return max(m for d in days if (m := self._on(d)) < end)
         if self.at is None:
-            return -(10**17)
+            return BEGINNING
         if end <= self.at:
             return None
         mark = self.at

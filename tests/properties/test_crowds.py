@@ -27,7 +27,6 @@ from tests.properties.harness import Pond, floor, options, pond, wanted
 from tests.properties.landmarks import landmark_cases
 from tests.properties.queries import cases
 from tests.properties.streams import Drawn, cuts, streams
-from tests.properties.test_landmarks import starts
 from tests.properties.test_several_windows import several
 from tests.properties.windows_of_rows import row_cases
 from tests.quick import many, quick_folder
@@ -64,12 +63,12 @@ def _by_time(draw: Any, stream: Drawn) -> Member:
 
 def _landmark(draw: Any, stream: Drawn) -> Member:
     case = draw(landmark_cases(stream))
-    return Member(case.query(), _times(case), lambda: starts(wanted(final_answers(case, stream.table))))
+    return Member(case.query(), _times(case), lambda: wanted(final_answers(case, stream.table)))
 
 
 def _several(draw: Any, stream: Drawn) -> Member:
     case = draw(several(stream))
-    return Member(case.query(), _times(case), lambda: starts(wanted(final_answers(case, stream.table))))
+    return Member(case.query(), _times(case), lambda: wanted(final_answers(case, stream.table)))
 
 
 def _rows(form: str) -> Callable[[Any, Drawn], Member]:

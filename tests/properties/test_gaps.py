@@ -7,6 +7,7 @@ State is kept short, so that late rows also belong to answers that are recompute
 from __future__ import annotations
 
 import datetime as dt
+from collections.abc import Iterable
 from math import gcd
 from typing import Any
 
@@ -49,20 +50,34 @@ def _text(case: Gapped) -> str:
     return f"SELECT {keys}count(*)::DOUBLE AS n, sum(v)::DOUBLE AS v FROM s {window}{groups}"
 
 
-def _shown(case: Gapped, pond: millpond.Pond, name: str) -> list[tuple[Any, ...]]:
-    key = "NULL AS k" if case.whole else "k"
-    table = pond.sql(f"SELECT epoch(window_end) - epoch(TIMESTAMP '{START}'), {key}, n, v FROM {name}").table
-    found = [tuple(row.values()) for row in table.to_pylist()]
-    return sorted(((int(e), k, _near(n), _near(v)) for e, k, n, v in found), key=repr)
+def _shown(case: Gapped, pond: millpond.Pond, text: str) -> list[tuple[Any, ...]]:
+    return _sorted(
+        ((r["window_end"] - START).total_seconds(), r.get("k"), r["n"], r["v"])
+        for r in pond.sql(text).table.to_pylist()
+    )
+
+
+def _sorted(rows: Iterable[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    return sorted(((int(e), k, _near(n), _near(v)) for e, k, n, v in rows), key=repr)
 
 
 def _near(value: float | None) -> float | None:
     return None if value is None else round(value, 6)
 
 
+def _seen(case: Gapped, taken: list[Seen]) -> list[Seen]:
+    return [(t, None, v) for t, _, v in taken] if case.whole else taken
+
+
 def _wanted(case: Gapped, taken: list[Seen], until: int) -> list[tuple[Any, ...]]:
-    seen = [(t, None, v) for t, _, v in taken] if case.whole else taken
-    return sorted(((e, k, _near(n), _near(v)) for e, k, n, v in case.answers(seen, until)), key=repr)
+    return _sorted(case.answers(_seen(case, taken), until))
+
+
+def _check_asked(case: Gapped, pond: millpond.Pond, taken: list[Seen], until: int) -> None:
+    """Who asks gets what has a row, from all rows: of NOW, and of the windows that end until then."""
+    seen, now = _seen(case, taken), max(t for t, _, _ in taken)
+    assert _shown(case, pond, "INVOKE q") == _sorted(case.invoked(seen, now))
+    assert _shown(case, pond, _text(case)) == _sorted(case.asked_once(seen, until))
 
 
 @given(st.data())
@@ -86,9 +101,11 @@ def test_gaps_are_told_and_filled(data: st.DataObject) -> None:
                 pond.sql(f"ALTER QUERY q {'RESUME' if paused else 'PAUSE'}")
                 paused = not paused
             pond.step()
-            if taken and not kept and not paused:
-                until = max(t for t, _, _ in taken) - lateness
-                assert _shown(case, pond, "q") == _wanted(case, taken, until // case.slide * case.slide)
+            if taken and not paused:
+                high = max(t for t, _, _ in taken)
+                until = (high - lateness) // case.slide * case.slide
+                assert kept or _shown(case, pond, "SELECT * FROM q") == _wanted(case, taken, until)
+                _check_asked(case, pond, taken, high)
             if data.draw(st.integers(0, 3)) == 0:
                 pond.close()
                 pond = millpond.open(str(folder / "p"), executor="inline", shards=shards)
@@ -102,7 +119,9 @@ def test_gaps_are_told_and_filled(data: st.DataObject) -> None:
         if case.whole and "linear" not in case.fills:  # nothing is empty behind the last window with a row
             last = max(((t // pane * pane + case.size) // case.slide * case.slide for t, _, _ in taken), default=0)
         for name in ("q", "later") if begin < len(epochs) else ("q",):
-            assert _shown(case, pond, name) == _wanted(case, taken, last), name
+            assert _shown(case, pond, f"SELECT * FROM {name}") == _wanted(case, taken, last), name
+        if taken:
+            _check_asked(case, pond, taken, last)
         pond.close()
 
 

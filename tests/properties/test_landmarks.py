@@ -21,13 +21,8 @@ FEWER = settings(max_examples=max(5, settings.default.max_examples // 2))
 some_streams = st.one_of(streams(max_rows=16, gaps=False), hourly_streams())
 
 
-def starts(rows: Sequence[Sequence[object]]) -> list[tuple[object, ...]]:
-    """Answers of the oracle, which names the start of the stream by a time long ago: there the engine has NULL."""
-    return [(None if r[0] == ("time", -(10**17)) else r[0], *r[1:]) for r in rows]
-
-
 def _agree(p: Pond, case: Case, rows: Sequence[Sequence[object]], stream: Drawn, name: str = "q") -> None:
-    assert_rows_equal(starts(wanted(rows)), p.answers(case, name), floor=floor(stream.rows), what=case.query())
+    assert_rows_equal(wanted(rows), p.answers(case, name), floor=floor(stream.rows), what=case.query())
 
 
 @given(st.data())
@@ -63,7 +58,7 @@ def test_log(late: str, data: st.DataObject) -> None:
                 p.restart()
         expected = wanted([(r.start, r.end, r.revision, r.op, *r.items) for r in log if r.op == "+"])
         got = [r for r in p.log(case) if r[3] == "+"]
-        assert_rows_equal(starts(expected), got, floor=floor(stream.rows), what=f"log of {case.query()}")
+        assert_rows_equal(expected, got, floor=floor(stream.rows), what=f"log of {case.query()}")
 
 
 @LATE
@@ -98,7 +93,7 @@ def test_back_fills_that_take_their_time(late: str, data: st.DataObject) -> None
         after = run_with_back_fill(data, p, spec, epochs, lambda more: limited(case, 10**15, **more))
         shown = [r for r in latest(log) if after is None or r[1] > after]
         got = [r for r in p.answers(case) if after is None or r[1][1] > after]
-        assert_rows_equal(starts(wanted(shown)), got, floor=floor(stream.rows), what=case.query())
+        assert_rows_equal(wanted(shown), got, floor=floor(stream.rows), what=case.query())
 
 
 @FEWER
@@ -116,7 +111,7 @@ def test_on_demand(data: st.DataObject) -> None:
             assert_rows_equal(expected, got, floor=floor(stream.rows), what=f"INVOKE of {case.query()}")
         p.finish()
         found = p.rows(case.query())
-        expected = starts(wanted(final_answers(case, stream.table)))
+        expected = wanted(final_answers(case, stream.table))
         assert_rows_equal(expected, found, floor=floor(stream.rows), what=case.query())
 
 

@@ -8,16 +8,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.oracle import Case, Epoch, Script, StreamSpec, assert_rows_equal, latest, revisions
+from tests.oracle import Case, Epoch, Script, StreamSpec, assert_rows_equal, invoke, latest, revisions
 from tests.oracle.case import span
-from tests.oracle.compare import normal
-from tests.oracle.evaluate import over
 from tests.oracle.revisions import final_answers
 from tests.properties.harness import floor, options, pond, table_rows, wanted
 from tests.properties.landmarks import hourly_streams, landmarks
 from tests.properties.queries import BOUNDED, EXACT, HOLISTIC, ORDERED, cases
 from tests.properties.streams import TYPES, Drawn, cuts, streams
-from tests.properties.test_landmarks import starts
 from tests.quick import many
 
 some_streams = st.one_of(streams(), hourly_streams())
@@ -56,7 +53,7 @@ def test_final_answers(data: st.DataObject) -> None:
         p.sql(case.statement("later", since="start"))
         p.finish()
         p.settle()
-        expected = starts(wanted(final_answers(case, stream.table)))
+        expected = wanted(final_answers(case, stream.table))
         names = ["window_start", "window_end", *(f"c{i}" for i in range(len(case.select)))]
         for got in (p.answers(case), p.answers(case, "later"), table_rows(p.sql(case.query()).table.select(names))):
             assert_rows_equal(expected, got, floor=floor(stream.rows), what=case.query())
@@ -76,11 +73,11 @@ def test_log(late: str, data: st.DataObject) -> None:
         p.sql(f"CREATE QUERY q WITH (beyond='drop', revise_for='{span(kept).lower()}') AS {case.query()}")
         for number, epoch in enumerate(ended):
             p.finish() if epoch.ended else p.epoch(epoch)
-            so_far = starts(wanted(latest([r for r in log if r.epoch <= number])))
+            so_far = wanted(latest([r for r in log if r.epoch <= number]))
             assert_rows_equal(so_far, p.answers(case), floor=floor(stream.rows), what=case.query())
             if data.draw(st.integers(0, 3)) == 0:
                 p.restart()
-        expected = starts(wanted([(r.start, r.end, r.revision, r.op, *r.items) for r in log if r.op == "+"]))
+        expected = wanted([(r.start, r.end, r.revision, r.op, *r.items) for r in log if r.op == "+"])
         got = [r for r in p.log(case) if r[3] == "+"]
         assert_rows_equal(expected, got, floor=floor(stream.rows), what=f"log of {case.query()}")
 
@@ -96,24 +93,4 @@ def test_invoke(data: st.DataObject) -> None:
         p.feed(data.draw(cuts(stream.rows)))
         items = [f"c{i}" for i in range(len(case.select))]
         got = [tuple(r[len(r) - len(items) - 1 : -1]) for r in p.rows("INVOKE q")]
-        assert_rows_equal(_invoked(case, stream), got, floor=floor(stream.rows), what=case.query())
-
-
-def _invoked(case: Case, stream: Drawn) -> list[tuple[object, ...]]:
-    now = max(r.time for r in stream.rows)
-    groups: dict[str, list[object]] = {}
-    begins = [now - size if since is None else since.before(now + 1) for size, since in case.beside if size or since]
-    start = min((b for b in begins if b is not None), default=now + 1)
-    for n, (item, (size, since)) in enumerate(zip(case.select, case.beside, strict=True)):
-        one = replace(case, select=(item,), ranges=(), sinces=())
-        if n == 0:
-            rows = [r for r in stream.rows if start <= r.time <= now]
-            groups = {repr(keys): [] for _, keys in over(one, stream.table, rows, start, now)}
-        own = now - size if size else start if since is None else since.before(now + 1)
-        rows = [r for r in stream.rows if own is not None and own <= r.time <= now]
-        found = {repr(keys): items[0] for items, keys in over(one, stream.table, rows, start, now)}
-        empty = over(replace(one, group_by=(), where=None), stream.table, [], start, now) if size or since else []
-        nothing = empty[0][0][0] if empty else None
-        for name, group in groups.items():
-            group.append(normal(found.get(name, nothing)))
-    return [tuple(group) for group in groups.values()]
+        assert_rows_equal(invoke(case, stream.table), got, floor=floor(stream.rows), what=case.query())

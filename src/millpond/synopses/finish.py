@@ -82,7 +82,7 @@ def fold_windows(
     else:
         reach = None if gaps is None else gaps.reach
         group, end = rows.ends(cover.shape, after, until, cover.lasts if cover.varies else reach)
-    return _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end, gaps)
+    return _some(spec, _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end, gaps))
 
 
 def fold_pairs(
@@ -107,7 +107,8 @@ def fold_pairs(
         low, high = rows.runs(group, end, end - cover.starts(end))
         group, end = group[high > low], end[high > low]
     gaps = empty if isinstance(empty, Gaps) else None
-    return _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end, gaps)
+    folded = _Folding(db, spec, query, cover, rows, panes.take(pa.array(order))).fold(group, end, gaps)
+    return folded if empty else _some(spec, folded)
 
 
 @dataclass(frozen=True)
@@ -137,7 +138,7 @@ class _Folding:
             first = np.flatnonzero(np.r_[True, rows.group[1:] != rows.group[:-1]][: len(rows.group)])
             at = first[np.searchsorted(rows.group[first], group)] if len(group) else np.empty(0, np.int64)
             columns |= {name: self.panes[name].take(pa.array(at)) for name in spec.key_names}
-        return _some(spec, pa.table({**columns, **self._components(group, end, starts), **filling}))
+        return pa.table({**columns, **self._components(group, end, starts), **filling})
 
     def _components(self, group: Ints, end: Ints, starts: Ints) -> dict[str, pa.Array | pa.ChunkedArray]:
         """`n` and the components, over the window of the query and over those behind its aggregates."""

@@ -50,9 +50,9 @@ def moment_of(core: Core, snapshot: Snapshot, streams: Inputs, as_of: AsOf = Non
 
     Arguments:
         as_of: None: NOW is the largest event time admitted; of several streams the smallest of theirs, where streams
-            without rows and idle ones don't count. 'watermark': NOW is the watermark, and rows from it on are
-            not seen. ('timestamp', t): NOW is t, rows after t are not seen. ('epoch', n): as when epoch n was
-            published.
+            without rows, idle ones and those that have ended don't count. 'watermark': NOW is the watermark, and rows
+            from it on are not seen. ('timestamp', t): NOW is t, rows after t are not seen. ('epoch', n): as when epoch
+            n was published.
     Raises:
         QueryError: the epoch is not kept.
     """
@@ -87,12 +87,12 @@ Inputs = Sequence[StreamDefinition | Sequence[StreamDefinition]]
 
 
 def _states(published: Published, inputs: Inputs) -> list[tuple[StreamProgress, bool]]:
-    """Progress of the inputs that have rows, and whether they are idle; the high of a union is its NOW."""
+    """Progress of the inputs that have rows, and whether they are silent or have ended; a union's high is its NOW."""
     found = []
     for each in inputs:
         streams = [each] if isinstance(each, StreamDefinition) else list(each)
         fed = [(s, published.progress.get(str(s.id), StreamProgress())) for s in streams]
-        states = [replace(p, idle=_is_silent(published, s, p)) for s, p in fed]
+        states = [replace(p, idle=p.ended or _is_silent(published, s, p)) for s, p in fed]
         heard = [p for p in states if p.high > NEVER]
         if not heard:
             continue
@@ -111,7 +111,7 @@ def _is_silent(published: Published, stream: StreamDefinition, state: StreamProg
 
 
 def now_of(published: Published, inputs: Inputs) -> int | None:
-    """The largest event time admitted; of several streams the least of those not idle; None while there is no row."""
+    """The largest event time admitted; of several streams the least of those that go on; None while there is no row."""
     states = _states(published, inputs)
     awake = [p.high for p, idle in states if not idle]
     return min(awake) if awake else max((p.high for p, _ in states), default=None)

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 import duckdb
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -23,7 +24,7 @@ from millpond.operators.relational.visibility import pruned, revises, with_floor
 from millpond.operators.windowed.advance import Advanced
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import numbered, numbers_of, shown
-from millpond.relations.bands import Mask, Reached, Seen, marks_of, needed_from, pair_changes
+from millpond.relations.bands import Mask, Reached, Seen, alone_of, marks_of, needed_from, pair_changes
 from millpond.relations.spans import in_order, left_of
 from millpond.support.distinct import is_among
 from millpond.types import PairsQuery, QueryOptions, RelationInput
@@ -116,6 +117,7 @@ def owed_pairs(
     query: PairsQuery,
     options: QueryOptions,
     inputs: Sequence[Input],
+    before: Progress,
     progress: Progress,
     since: int,
     epoch: int,
@@ -124,15 +126,15 @@ def owed_pairs(
 
     Rows that take no part have partners that are not at hand any more. What is reported of their neighbours may be
     wrong, and so may be what the epoch has taken back of it: that is owed for every row that is at most two steps from
-    one that takes no part.
+    one that takes no part. And nobody but the archive tells that such a row is alone, once that is certain.
 
     Arguments:
-        progress: of the query, after the epoch, with its floors.
+        before, progress: of the query, before the epoch, and after it, with its floors.
     """
     if options.limited:
         return ()
     reach = query.longest
-    came, apart = [], []
+    came, apart, alone_now = [], [], []
     for number, each in enumerate(inputs):
         if not each.rows.num_rows or not revises(options, each.late):
             continue
@@ -140,12 +142,27 @@ def owed_pairs(
         times = each.rows["_t"].to_numpy()
         came.append(times[_fresh(each, since)])
         apart.append(times[~taking])
-    alone = np.sort(np.concatenate(apart)) if apart else np.empty(0, np.int64)
-    fresh = np.concatenate(came) if came else np.empty(0, np.int64)
-    if not len(alone) or not len(fresh):
+        alone_now.append(times[~taking & _decided(query, number, times, before, progress)])
+    if not any(map(len, apart)):
         return ()
+    alone, fresh, sure = np.sort(np.concatenate(apart)), np.concatenate(came), np.concatenate(alone_now)
     near = np.searchsorted(alone, fresh - 2 * reach) < np.searchsorted(alone, fresh + 2 * reach, side="right")
-    return owed_of(np.maximum(fresh[near] - reach, progress.start), fresh[near] + reach + 1, epoch)
+    lows, highs = np.concatenate([fresh[near] - reach, sure]), np.concatenate([fresh[near] + reach, sure])
+    return owed_of(np.maximum(lows, progress.start), highs + 1, epoch)
+
+
+def _decided(query: PairsQuery, number: int, times: npt.NDArray[np.int64], before: Progress, after: Progress) -> Mask:
+    """Which rows of an input may have become certain to be alone: the other one's bound came by where they reach."""
+    none = np.zeros(len(times), bool)
+    if number not in alone_of(query) or (before.own.sides, before.own.side_groups) == (
+        after.own.sides,
+        after.own.side_groups,
+    ):
+        return none
+    was, groups = (before.own.sides or _UNKNOWN)[1 - number], after.own.side_groups or ({}, {})
+    now = max([after.own.sides[1 - number], *groups[1 - number].values()])
+    found: Mask = (times + query.longest + 1 >= was) & (times <= now)
+    return found
 
 
 def all_pairs(

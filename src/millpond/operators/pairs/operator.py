@@ -163,7 +163,9 @@ class PairsOperator(RowReader[PairsProgress]):
             task.db, self.relation, self.options, inputs, asked.before, reached, asked.since,
             self.given(task),
         )  # fmt: skip
-        owed = owed_pairs(self.relation, self.options, inputs, done.progress, asked.since, task.manifest.epoch)
+        owed = owed_pairs(
+            self.relation, self.options, inputs, asked.before, done.progress, asked.since, task.manifest.epoch
+        )
         return replace(done, progress=replace(done.progress, owed=owed_together([*asked.before.owed, *owed])))
 
     def owing(self, task: MergeTask, after: Progress, asked: Asked[PairsProgress]) -> Progress:

@@ -251,10 +251,12 @@ class RelationOperator(RowReader[RelationProgress]):
     def past_changes(
         reader: Any, query: Any, now: int | None, bounds: Sequence[int], tables: Constants
     ) -> pa.Table | None:
-        """See `RowReader`."""
+        """See `RowReader`: up to NOW, or as far as is announced where that is further."""
         if now is None:
             return None
-        return answers(connection(), query, _contents(query, reader.read(NEVER, now), None), tables(), NEVER, now + 1)
+        until = max(now + 1, min(bounds))
+        inputs = reader.read(NEVER, None if until >= FOREVER else until - 1)
+        return answers(connection(), query, _contents(query, inputs, None), tables(), NEVER, until)
 
     def summed(self, db: duckdb.DuckDBPyConnection, sums: Sequence[pa.Table]) -> pa.Table:
         """See `RowReader`."""
