@@ -39,6 +39,7 @@ import pyarrow as pa
 from bench.common import emit, whole_numbers
 from millpond.relations.bands import marks_of, needed_from
 from millpond.types import SECOND, JoinPlan, PairsQuery, RangeWindow, RelationInput
+from millpond.types.relation_queries import INNER
 
 Ints = npt.NDArray[np.int64]
 
@@ -89,7 +90,7 @@ def packets(seconds: int, rate: int, flows: int, seed: int) -> Rows:
 def band(left: int, right: int) -> PairsQuery:
     """The join of two windows, as the product plans it."""
     inputs = tuple(RelationInput(n, n, RangeWindow(w), ()) for n, w in (("m1", left), ("m2", right)))
-    plan = JoinPlan("inner", ("m1", "m2"), ("m1", "m2"), (), None, None, "*")
+    plan = JoinPlan(INNER, ("m1", "m2"), ("m1", "m2"), (), None, None, "*")
     return PairsQuery(select=(), inputs=inputs, tables=(), sql="", lifted=None, instants="i", join=plan)
 
 

@@ -75,6 +75,16 @@ KERNELS = {
     "synopses.partners.finding._count",
 }
 
+#: What queries are, by class. Outside of operators and plans their readers ask them, or match them all.
+QUERIES = {
+    *("Answer", "StreamQuery", "Aggregation", "WindowAggregation", "WindowQuery", "RowWindowQuery", "SessionQuery"),
+    *("GroupScan", "RowScan", "Relational", "RelationQuery", "PairsQuery", "RowQuery"),
+    *("ScanQuery", "WindowedQuery", "RelationalQuery", "StandingQuery"),
+}
+
+#: Fields that are there with some kinds only: who asks whether they are would have asked for the kind.
+OF_SOME = {"query", "relation", "row_window", "landmark", "join"}
+
 #: The files of a kind of operator: the operator itself, its state in a shard, how state goes on with what came, answers
 #: ahead of time, and the past. Every kind calls them the same.
 STAGES = {"operator", "state", "advance", "early", "history"}
@@ -264,6 +274,34 @@ def test_what_a_client_loads() -> None:
     rooms = {name.split(".")[1] for name in loaded if name.startswith("millpond.")}
     assert rooms == {*CLIENT, "client"}
     assert not {"duckdb", "pyspark", "sqlglot", "starlette", "deltalake"} & set(loaded)
+
+
+def _outside_of_kinds() -> Iterator[tuple[str, ast.AST]]:
+    """The syntax of what must not know of kinds, by module."""
+    for name, tree in modules().items():
+        if not name.startswith(("operators.", "language.plan.")):
+            yield from ((name, node) for node in ast.walk(tree))
+
+
+def test_queries_are_asked_and_not_looked_at() -> None:
+    """A `match` is fine: mypy sees that it leaves no kind out."""
+    found = {
+        f"{name}:{node.lineno} {ast.unparse(node)}"
+        for name, node in _outside_of_kinds()
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "issubclass", "type")
+        if QUERIES & {n.id for n in ast.walk(node.args[-1]) if isinstance(n, ast.Name)}
+    }
+    assert not found
+
+
+def test_no_missing_field_says_what_something_is() -> None:
+    found = {
+        f"{name}:{node.lineno} {ast.unparse(node)}"
+        for name, node in _outside_of_kinds()
+        if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.Is | ast.IsNot)
+        if isinstance(node.left, ast.Attribute) and node.left.attr in OF_SOME
+    }
+    assert not found
 
 
 def test_plans_are_pure() -> None:

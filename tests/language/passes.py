@@ -55,6 +55,7 @@ from millpond.types import (
     WindowQuery,
 )
 from millpond.types.relation_queries import Dealing, DealtBy
+from millpond.types.selections import Edge
 
 CASES = Path(__file__).with_name("cases")
 
@@ -121,7 +122,7 @@ def _fields(value: Any) -> str:
         found = getattr(value, field.name)
         if "place" in field.name or found == field.default:
             continue
-        if dataclasses.is_dataclass(found):
+        if dataclasses.is_dataclass(found) and not isinstance(found, Edge):
             found = f"({_fields(found)})"
         shown.append(f"{field.name}={found}")
     return " ".join(shown)

@@ -6,7 +6,6 @@ import pytest
 
 from millpond.language import Binder, TableQuery, bind_select, bind_selection, bind_standing, parse
 from millpond.types import (
-    Edge,
     GroupScan,
     Interval,
     JoinFactor,
@@ -17,9 +16,8 @@ from millpond.types import (
     from_json,
     to_json,
 )
+from millpond.types.selections import NOW, ConstantEdge, NowEdge, OpenEdge, RowsEdge
 from millpond.types.sql_expressions import parsed
-
-NOW = Edge("now")
 
 
 @pytest.fixture
@@ -38,22 +36,22 @@ def bind(catalog):
 @pytest.mark.parametrize(
     ("written", "span"),
     [
-        ("", Span(Edge(), NOW)),
-        ("BEGIN NOW - INTERVAL '5 minutes' END NOW", Span(Edge("now", -300_000_000), NOW)),
+        ("", Span(OpenEdge(), NOW)),
+        ("BEGIN NOW - INTERVAL '5 minutes' END NOW", Span(NowEdge(-300_000_000), NOW)),
         (
             "BEGIN NOW - 5 MINUTES END NOW - INTERVAL '10' SECONDS",
-            Span(Edge("now", -300_000_000), Edge("now", -10_000_000)),
+            Span(NowEdge(-300_000_000), NowEdge(-10_000_000)),
         ),
-        ("begin now() - '1 hour' end now + 1 m 30 s", Span(Edge("now", -3_600_000_000), Edge("now", 90_000_000))),
-        ("BEGIN NOW - 1 m - 2 s", Span(Edge("now", -62_000_000), NOW)),
+        ("begin now() - '1 hour' end now + 1 m 30 s", Span(NowEdge(-3_600_000_000), NowEdge(90_000_000))),
+        ("BEGIN NOW - 1 m - 2 s", Span(NowEdge(-62_000_000), NOW)),
         (
             "BEGIN '1970-01-01 00:00:01' END TIMESTAMP '1970-01-01T00:00:02'",
-            Span(Edge("constant", 1_000_000), Edge("constant", 2_000_000)),
+            Span(ConstantEdge(1_000_000), ConstantEdge(2_000_000)),
         ),
-        ("BEGIN TIMESTAMPTZ '1970-01-01 01:00:00+01' END NOW", Span(Edge("constant", 0), NOW)),
-        ("BEGIN DATE '1970-01-02' END NOW", Span(Edge("constant", 86_400_000_000), NOW)),
-        ("BEGIN NOW - 1000 ROWS END NOW", Span(Edge("rows", 1000), NOW)),
-        ("BEGIN NOW - 1 ROW END NOW FOR r", Span(Edge("rows", 1), NOW)),
+        ("BEGIN TIMESTAMPTZ '1970-01-01 01:00:00+01' END NOW", Span(ConstantEdge(0), NOW)),
+        ("BEGIN DATE '1970-01-02' END NOW", Span(ConstantEdge(86_400_000_000), NOW)),
+        ("BEGIN NOW - 1000 ROWS END NOW", Span(RowsEdge(1000), NOW)),
+        ("BEGIN NOW - 1 ROW END NOW FOR r", Span(RowsEdge(1), NOW)),
     ],
 )
 def test_windows(bind, written, span):
@@ -131,7 +129,7 @@ def test_joins(bind):
         ("ts", '"0.ts"'), ("mph", '"1.mph"'), ("sum", '"0.n" + "1.n"'),
     ]  # fmt: skip
     assert [str(s.where) for s in found.sides] == ["\"sensor\" = 'x'", '"ok"']
-    assert [s.span.begin for s in found.sides] == [Edge("now", -5_000_000), Edge("rows", 10)]
+    assert [s.span.begin for s in found.sides] == [NowEdge(-5_000_000), RowsEdge(10)]
 
 
 def test_join_factors(bind):
@@ -175,8 +173,8 @@ def test_what_is_a_selection(catalog):
 
 def test_invoke_and_options():
     (invoke,) = parse("INVOKE q AS OF EPOCH 3 BEGIN NOW - 5 s END '1970-01-01'")
-    assert (invoke.as_of, invoke.begin, invoke.end) == (("epoch", 3), Edge("now", -5_000_000), Edge("constant", 0))
+    assert (invoke.as_of, invoke.begin, invoke.end) == (("epoch", 3), NowEdge(-5_000_000), ConstantEdge(0))
     (invoke,) = parse("INVOKE q END NOW - 1 s")
-    assert (invoke.begin, invoke.end) == (None, Edge("now", -1_000_000))
+    assert (invoke.begin, invoke.end) == (None, NowEdge(-1_000_000))
     (create,) = parse("CREATE QUERY q AS SELECT a FROM s BEGIN NOW - 5 s END NOW WITH (materialize = 'complete')")
     assert create.options.materialize == "complete"

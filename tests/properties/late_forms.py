@@ -114,8 +114,7 @@ def over_query(draw: st.DrawFn) -> Case:
     """A query, and windows over its answers."""
     stream = draw(SOME)
     first, second = draw(pipelines(stream.unit))
-    over = replace(_over_answers(first, replace(second, stream="q0")), once=None)  # asked once, answers are a table
-    return _case(draw, stream, over_time(first), over)
+    return _case(draw, stream, over_time(first), _over_answers(first, replace(second, stream="q0")))
 
 
 # -- rows

@@ -53,17 +53,21 @@ from millpond.types import (
 from millpond.types.json_records import TAG, Written
 from millpond.types.relation_queries import (
     EVERYWHERE,
+    JOIN_KINDS,
     AnswersInput,
     Copied,
     DeadInput,
     DealtBy,
     FinalInput,
+    JoinKind,
     LateInput,
     NotDealt,
     RevisionsInput,
     TableInput,
     are_together,
 )
+from millpond.types.selections import ConstantEdge, Edge, NowEdge, OpenEdge, RowsEdge
+from millpond.types.stream_definitions import AnswerDerivation, Derivation, RowDerivation
 
 #: What is called with a class that is read back.
 READERS = ("from_json", "read_record")
@@ -90,6 +94,8 @@ _PLAIN: dict[Any, st.SearchStrategy[Any]] = {
     float: st.floats(allow_nan=False),
     str: st.text(max_size=4),
     Expression: st.sampled_from(_EXPRESSIONS),
+    JoinKind: st.sampled_from(list(JOIN_KINDS.values())),
+    Edge: st.one_of([st.builds(each, st.integers()) for each in (OpenEdge, ConstantEdge, NowEdge, RowsEdge)]),
     Any: st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=3),
 }
 
@@ -141,6 +147,8 @@ def values(hint: Any, depth: int = 0) -> st.SearchStrategy[Any]:
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint is OwnProgress:
         return _OWN
+    if hint is Derivation:
+        return st.one_of([filled(each, depth + 1) for each in (RowDerivation, AnswerDerivation)])
     if isinstance(hint, TypeVar):
         return values(hint.__bound__, depth)
     if origin is Literal:

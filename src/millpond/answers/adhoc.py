@@ -87,9 +87,9 @@ def _retained(core: Core, stream: StreamDefinition, query: ScanQuery, scan: Scan
         scan.floors = {s.id: floors_of(s, low) for s, low in zip(streams, lows, strict=True)}
     else:
         ranges = [replace(wanted, low=low if low > NEVER else None) for low in lows]
-    if isinstance(query, RowScan):
-        return plain_rows(core, Asked(stream, query, ranges), scan)
-    return told_by(whole(core, Asked(stream, query, ranges), scan)[0], query, scan)
+    if query.of_groups:
+        return told_by(whole(core, Asked(stream, query, ranges), scan)[0], query, scan)
+    return plain_rows(core, Asked(stream, query, ranges), scan)
 
 
 def _windows(

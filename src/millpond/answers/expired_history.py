@@ -104,7 +104,7 @@ def gone_note(archives: Archives, asked: WindowedQuery | ScanQuery | RowQuery) -
         if query.reduce is not None or query.feeds or stream is None:
             continue
         gone = gone_before(archives, stream)
-        if gone > NEVER and (begin.kind == "open" or (begin.kind == "constant" and begin.value < gone)):
+        if gone > NEVER and begin.is_before(gone):
             notes.append(_of_stream(archives, stream, query))
     return "; ".join(n for n in notes if n)
 
@@ -119,7 +119,6 @@ def _of_stream(archives: Archives, stream: StreamDefinition, query: WindowedQuer
     if query.as_retained:
         first = max(min((s.low for s in segments), default=NEVER), retained_from(stream, archives.published))
         return f"rows of {stream.name} before {moment(first)} are gone" if first > NEVER else ""
-    assert not isinstance(query, ScanQuery)  # windows see rows whose files are there
     with archives.pinned():
         found = served(archives, stream, Sums(spec_of(query, stream), (query,)), Range(), make=False)
     since = "" if not segments else f" before {moment(min(s.low for s in segments))}"

@@ -29,7 +29,6 @@ from millpond.types import (
     Column,
     InnerStream,
     QueryOptions,
-    RelationalQuery,
     Staged,
     StandingQuery,
     StreamDefinition,
@@ -55,7 +54,7 @@ class HeldStreams:
 
     def answer(self, query: StandingQuery) -> pa.Table:
         """The answer of a query over such streams, or over others."""
-        if isinstance(query, RelationalQuery):
+        if query.of_instants:
             return select_relational(self.core, query, {h.stream.id: h for h in self.by_name.values()})
         held = self.by_name.get(query.stream)
         return select_stream(self.core, query) if held is None else _folded(query, held)
@@ -75,7 +74,7 @@ class HeldStreams:
         states = [progress.get(str(s), StreamProgress()) for s in streams]
         known = progress.get(union_key(streams), StreamProgress())
         bound, high = max(meld(states).bound, known.bound), now(states)
-        return max(bound, high + query.ends_now) if isinstance(query, WindowedQuery) else max(bound, high + 1)
+        return max(bound, high + 1) if query.of_instants else max(bound, high + query.ends_now)
 
     def _standing(self, each: InnerStream) -> tuple[pa.Table, int]:
         """The answers of a standing query that hold and are not early, and until when there are all of them."""

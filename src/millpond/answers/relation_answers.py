@@ -30,7 +30,6 @@ from millpond.types import (
     QueryOptions,
     RelationalQuery,
     RelationInput,
-    RelationQuery,
     StreamDefinition,
     TableDefinition,
 )
@@ -92,7 +91,6 @@ def relation_moment(
 def current_relation(core: Core, standing: Standing) -> pa.Table:
     """R at the last final instant: what `SELECT … FROM query` sees of a relation."""
     query = standing.relational
-    assert isinstance(query, RelationQuery)  # pairs are no relation
     known = core.published.queries.get(str(standing.id), QueryProgress())
     if known.closed <= NEVER:
         return empty_answers(connection(), [Column(o.name, o.type) for o in query.select])

@@ -12,7 +12,7 @@ from millpond.answers.nested_windows import HeldStreams
 from millpond.engine.core import Core
 from millpond.language import FileInput, StreamInput, TableQuery
 from millpond.support.errors import QueryError
-from millpond.types import ConstantInput, WindowedQuery
+from millpond.types import ConstantInput
 
 
 def select_relations(core: Core, query: TableQuery) -> pa.Table:
@@ -34,7 +34,7 @@ def _read(core: Core, held: HeldStreams, query: TableQuery, ref: ConstantInput |
         return relation_of(core, ref, query.ends.get(ref.alias))
     try:
         asked = query.asked[ref.alias]
-        found = held.answer(asked) if isinstance(asked, WindowedQuery) else select_stream(core, asked)
+        found = select_stream(core, asked) if asked.as_retained else held.answer(asked)
         return found.select([c.name for c in ref.columns])
     except TooManyRows:
         raise QueryError(

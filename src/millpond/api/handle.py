@@ -35,6 +35,7 @@ from millpond.types import Edge, micros_of, to_json
 from millpond.types.as_of import AsOf, as_of_moment, not_an_edge, timestamp_of
 from millpond.types.plan_nodes import PlanNode, explain_statement
 from millpond.types.results import Answer, AnswerBatch, Cursor
+from millpond.types.selections import ConstantEdge
 
 
 class QueryHandle(ABC):
@@ -277,18 +278,18 @@ def as_edge(value: Any, which: str) -> Edge | None:
         which: 'BEGIN' or 'END'.
 
     >>> as_edge("NOW - 10 ROWS", "BEGIN"), as_edge(1_000_000, "END")
-    (Edge(kind='rows', value=10), Edge(kind='constant', value=1000000))
+    (RowsEdge(value=10), ConstantEdge(value=1000000))
     """
     if value is None or isinstance(value, Edge):
         return value
     if isinstance(value, dt.datetime):
-        return Edge("constant", micros_of(value))
+        return ConstantEdge(micros_of(value))
     if isinstance(value, int) and not isinstance(value, bool):
-        return Edge("constant", value)
+        return ConstantEdge(value)
     if not isinstance(value, str):
         raise not_an_edge(value, which)
     if not value.strip().upper().startswith(("NOW", "TIMESTAMP", "DATE")):
-        return Edge("constant", timestamp_of(value))
+        return ConstantEdge(timestamp_of(value))
     return _edge_of(value, which)
 
 

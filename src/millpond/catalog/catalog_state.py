@@ -131,13 +131,13 @@ class Standing:
     @property
     def windowed(self) -> WindowedQuery:
         """Its query, which is one over windows that have ends."""
-        assert isinstance(self.definition.query, WindowedQuery)
+        assert not self.definition.query.of_instants
         return self.definition.query
 
     @property
     def relational(self) -> RelationalQuery:
         """Its query, which is one of CQL."""
-        assert isinstance(self.definition.query, RelationalQuery)
+        assert self.definition.query.of_instants
         return self.definition.query
 
 
@@ -187,7 +187,7 @@ class Catalog:
 
     def shown_queries(self) -> list[Standing]:
         """The queries that were declared, with those of derived streams."""
-        hidden = {s.derived.query for s in self.streams.values() if s.is_inner and s.derived is not None}
+        hidden = {q for s in self.streams.values() if s.is_inner for q in s.queries}
         return [q for q in self.queries.values() if q.id not in hidden]
 
     def stream(self, name: str) -> StreamDefinition | None:
@@ -203,8 +203,7 @@ class Catalog:
     def readers_of(self, stream: int) -> list[str]:
         """The names of the queries and declared streams that read a stream, if need be through streams of their own."""
         found = [name for q in self.on_stream(stream) for name in self.known_as(q)]
-        found += [s.name for s in self.streams.values() if s.derived is not None and stream in s.derived.sources
-                  and not s.is_inner]  # fmt: skip
+        found += [s.name for s in self.streams.values() if stream in s.sources and not s.is_inner]
         return list(dict.fromkeys(found))
 
     def known_as(self, standing: Standing) -> list[str]:
@@ -231,17 +230,17 @@ class Catalog:
         waiting = [standing]
         for each in waiting:
             for stream in self.streams_of(each):
-                if stream.is_inner and stream not in found and stream.derived is not None:
+                if stream.is_inner and stream not in found:
                     found.append(stream)
-                    waiting += [self.queries[q] for q in [stream.derived.query] if q in self.queries]
+                    waiting += [self.queries[q] for q in stream.queries if q in self.queries]
         return found
 
     def shown_names(self, streams: Iterable[StreamDefinition]) -> list[str]:
         """The names of streams as they were given: of one without a name, those that it is made of."""
         found: list[str] = []
         for each in streams:
-            if each.is_inner and each.derived is not None:
-                found += self.shown_names([self.streams[s] for s in each.derived.sources])
+            if each.is_inner:
+                found += self.shown_names([self.streams[s] for s in each.sources])
             else:
                 found.append(each.name)
         return list(dict.fromkeys(found))
@@ -276,7 +275,7 @@ class Catalog:
 
     def made_of(self, query: int) -> list[StreamDefinition]:
         """The streams that are made of a query's answers."""
-        return [s for s in self.streams.values() if s.derived is not None and s.derived.query == query]
+        return [s for s in self.streams.values() if query in s.queries]
 
     def derived_from(self, stream: int) -> list[StreamDefinition]:
         """The streams that are derived from a stream, directly or through others, near ones first."""
@@ -289,14 +288,14 @@ class Catalog:
         levels: list[list[StreamDefinition]] = []
         sources = {stream}
         while sources:
-            level = [s for s in self.streams.values() if s.derived is not None and sources & set(s.derived.sources)]
+            level = [s for s in self.streams.values() if sources & set(s.sources)]
             levels += [level]
             sources = {s.id for s in level}
         return levels
 
     def stream_of_answers(self, query: int) -> StreamDefinition | None:
         """The derived stream that a query's answers are the rows of, or None."""
-        return next((s for s in self.streams.values() if s.derived is not None and s.derived.query == query), None)
+        return next(iter(self.made_of(query)), None)
 
     def summaries_of(self, stream: int) -> list[Summary]:
         """The summary copies of a stream's archive."""

@@ -50,9 +50,9 @@ class Catalogs:
         for query in self.register.reconcile(self.catalog.streams, named):
             self.log.record({"do": "drop_query", "id": query})
         # A stream goes with its query, and with what it was made of, when none reads it.
-        unread = [s.derived for s in self.catalog.streams.values() if s.is_inner and not self.catalog.on_stream(s.id)]
-        for derived in unread:
-            self.log.record({"do": "drop_query", "id": None if derived is None else derived.query})
+        unread = [s for s in self.catalog.streams.values() if s.is_inner and not self.catalog.on_stream(s.id)]
+        for query in [q for s in unread for q in s.queries]:
+            self.log.record({"do": "drop_query", "id": query})
 
     def close(self) -> None:
         """Close the files of both."""

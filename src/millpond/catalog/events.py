@@ -224,12 +224,11 @@ def _without_unread(catalog: Catalog) -> Catalog:
     while True:
         read = {s for synopsis in catalog.synopses.values() for s in synopsis.spec.streams}
         read |= {s for store in catalog.stores.values() for s in store.spec.streams}
-        unread = {s.id: s.derived.query for s in catalog.streams.values() if s.is_inner and s.derived is not None
-                  and s.id not in read}  # fmt: skip
+        unread = {s.id: s.queries for s in catalog.streams.values() if s.is_inner and s.id not in read}
         if not unread:
             return catalog
         streams = {k: s for k, s in catalog.streams.items() if k not in unread}
-        queries = {k: q for k, q in catalog.queries.items() if k not in unread.values()}
+        queries = {k: q for k, q in catalog.queries.items() if not any(k in of for of in unread.values())}
         catalog = _without_unused(replace(catalog, streams=streams, queries=queries))
 
 

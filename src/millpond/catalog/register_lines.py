@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from millpond.types import Expression, Interval, QueryOptions, RowQuery, Variant, from_json
-from millpond.types.json_records import TAG
+from millpond.types import Interval, QueryOptions, RowQuery, Variant, from_json
+from millpond.types.json_records import TAG, Written
 
 _PLAIN = QueryOptions()
 
@@ -73,7 +73,7 @@ def compact(value: Any) -> Any:
         return value
     if kind in (tuple, list):
         return [compact(v) for v in value]
-    if kind is Expression:
+    if issubclass(kind, Written):
         return value.written()
     shown: dict[str, Any] = {TAG: kind.__name__} if issubclass(kind, Variant) else {}
     for name, default in _fields(kind):

@@ -24,7 +24,7 @@ from millpond.support import wire
 from millpond.support.errors import MillpondError, PondError, QueryError, StatementError
 from millpond.support.sql import quote
 from millpond.support.sql_values import NoConstant, Parameters, parameters_json
-from millpond.types import Edge, QueryOptions, micros_of, moment_of
+from millpond.types import QueryOptions, micros_of, moment_of
 from millpond.types.as_of import as_of_moment, not_an_edge
 from millpond.types.batches import Shape, array_of, columns_of
 from millpond.types.instants import FOREVER, NEVER
@@ -32,6 +32,7 @@ from millpond.types.json_records import from_json
 from millpond.types.options import OptionFault, options_of, read
 from millpond.types.plan_nodes import PlanNode, explain_statement
 from millpond.types.results import Answer, AnswerBatch, Cursor, DrainReport, StatementResult
+from millpond.types.selections import ConstantEdge, NowEdge, OpenEdge, RowsEdge
 
 #: How long a subscription tries to find a server again that it has lost, seconds.
 _PATIENCE = 120.0
@@ -426,13 +427,15 @@ def _edge(value: Any, which: str) -> str | None:
         return _instant(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return _text(value)
-    if isinstance(value, Edge):
-        if value.kind == "rows":
-            return f"NOW - {value.value} ROWS"
-        if value.kind == "now":
-            sign = "-" if value.value < 0 else "+"
-            return f"NOW {sign} INTERVAL '{abs(value.value)} microseconds'" if value.value else "NOW"
-        return _text(value.value) if value.kind == "constant" else None
+    if isinstance(value, NowEdge):
+        sign = "-" if value.value < 0 else "+"
+        return f"NOW {sign} INTERVAL '{abs(value.value)} microseconds'" if value.value else "NOW"
+    if isinstance(value, ConstantEdge):
+        return _text(value.value)
+    if isinstance(value, RowsEdge):
+        return str(value)
+    if isinstance(value, OpenEdge):
+        return None
     if value is None or isinstance(value, str):
         return value
     raise not_an_edge(value, which)

@@ -24,11 +24,11 @@ from millpond.types import (
     ARRIVAL,
     COVERED,
     EXACT,
+    AnswerDerivation,
     Column,
     Derivation,
-    Edge,
-    GroupScan,
     QueryOptions,
+    RowDerivation,
     RowQuery,
     Span,
     Staged,
@@ -49,7 +49,7 @@ def derive_stream(facts: Facts, statement: lang.DeriveStream) -> Plan:
     check_free(facts, statement.name)
     check_sources(statement)
     bound = lang.bind_standing(statement.select, Names(facts))
-    return _of_rows(facts, statement, bound) if isinstance(bound, RowQuery) else _of_answers(facts, statement, bound)
+    return _of_rows(facts, statement, bound) if bound.in_register else _of_answers(facts, statement, bound)
 
 
 def _of_rows(facts: Facts, statement: lang.DeriveStream, selection: RowQuery) -> Plan:
@@ -57,7 +57,7 @@ def _of_rows(facts: Facts, statement: lang.DeriveStream, selection: RowQuery) ->
     assert source is not None
     history = facts.sight.has_history(source.id)
     definition = stream_of_rows(statement, selection, source, facts.next_epoch, history)
-    waits = definition.derived is not None and definition.derived.history
+    waits = definition.derived is not None and definition.derived.has_past
     ids = Ids(facts)
     return _made(replace(definition, id=ids.take()), (), (), {}, waits, ids)
 
@@ -132,9 +132,10 @@ def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources:
     if revisions == "retract" and statement.late == "drop":
         raise _refused("what takes an answer back is late, and late='drop' would leave it out", "", "late")
     time = next(t for t in _TIMES if any(c.name == t for c in columns))
-    derivation = Derivation(
-        tuple(sources), standing.id, revisions=revisions, first_epoch=standing.first_epoch, text=statement.text
-    )
+    derivation = AnswerDerivation(
+        sources=tuple(sources), query=standing.id, revisions=revisions, first_epoch=standing.first_epoch,
+        text=statement.text,
+    )  # fmt: skip
     return _checked(statement, tuple(columns), time, derivation, statement.late or "revise")
 
 
@@ -150,14 +151,14 @@ def stream_of_rows(
     query, options = selection.query, statement.options
     if len(selection.sides) > 1:
         raise _refused("a derived stream without a window reads one stream", "a filter of one stream", "FROM")
-    if isinstance(query, GroupScan) or query.distinct or query.order_by or query.limit is not None or query.offset:
+    if query.of_groups or query.distinct or query.order_by or query.limit is not None or query.offset:
         raise _refused(
             "groups, DISTINCT, ORDER BY and LIMIT need a window: a stream's rows never end",
             f"FROM {source.name} [RANGE … SLIDE …]", "SELECT",
         )  # fmt: skip
     if query.reduce is not None:
         raise _refused("a derived stream has every row of its source", "no REDUCE", "REDUCE")
-    if selection.sides[0].span != Span(Edge(), Edge("now")):
+    if selection.sides[0].span != Span():
         raise _refused("BEGIN … END is for queries that are invoked", "WHERE", "BEGIN")
     plain = QueryOptions()
     for name in ("empty", "revise_for", "every"):
@@ -180,8 +181,8 @@ def stream_of_rows(
         what = f"the event time '{source.options.time}' is not among the columns of stream '{statement.name}'"
         raise _refused(what, f"SELECT {source.options.time}, …", "SELECT")
     since = options.since if isinstance(options.since, int) else None
-    derivation = Derivation(
-        (source.id,), None, selection.sides[0].where, query.select, first_epoch=first_epoch,
+    derivation = RowDerivation(
+        sources=(source.id,), where=selection.sides[0].where, select=query.select, first_epoch=first_epoch,
         history=history and options.since is not None, since=since, text=statement.text,
         revisions="retract" if source.takes_back else "forward", options=options, retimed=retimed,
     )  # fmt: skip
@@ -219,7 +220,7 @@ def _checked(
             raise _refused(message, "AS with another name", column.name)
         names.add(column.name.lower())
     options = StreamOptions(source="derived", time=time, late=late, retention=statement.retention)
-    if derivation.retimed and (lateness := statement.lateness) is not None:
+    if derivation.own_progress and (lateness := statement.lateness) is not None:
         options = replace(options, lateness=lateness.time, lateness_rows=lateness.rows)
     definition = StreamDefinition(statement.name, columns, options, 0, derivation)
     try:

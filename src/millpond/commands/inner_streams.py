@@ -117,15 +117,12 @@ class _Settling:
             return None
         wanted, catalog = made_of(_key(each, query, options)), self.facts.catalog
         for stream in catalog.streams.values():
-            if (
-                stream.derived is None
-                or made_of(stream.derived.inner) != wanted
-                or stream.derived.query not in catalog.queries
-            ):
+            if stream.derived is None or made_of(stream.derived.inner) != wanted:
                 continue
-            standing = catalog.queries[stream.derived.query]
-            if standing.status in ("live", "backfilling") and _covers(standing.definition.options.since, options.since):
-                return stream
+            for standing in [catalog.queries[q] for q in stream.queries if q in catalog.queries]:
+                since = standing.definition.options.since
+                if standing.status in ("live", "backfilling") and _covers(since, options.since):
+                    return stream
         return None
 
     def _make(self, each: InnerStream, query: StandingQuery, options: QueryOptions) -> StreamDefinition:

@@ -84,7 +84,7 @@ def drop_stream(facts: Facts, stream: StreamDefinition, cascade: bool) -> Plan:
         raise QueryError(f"epochs report into '{stream.name}': ALTER SYSTEM SET statistics = off first")
     derived = catalog.derived_from(stream.id)
     doomed = [stream, *derived]
-    own = {s.derived.query for s in doomed if s.derived is not None}
+    own = {q for s in doomed for q in s.queries}
     reading = {q.id: q for s in doomed for q in catalog.on_stream(s.id)}
     users = [q for q in reading.values() if q.id not in own]
     asked = [query for s in doomed for query in facts.rows_on(s.id)]

@@ -14,7 +14,7 @@ from millpond.commands.query_checks import check_options
 from millpond.commands.query_state import Wanted, plan_standing
 from millpond.commands.row_query_commands import create_row_query
 from millpond.support.errors import QueryError, Refusal, StatementError
-from millpond.types import QueryOptions, RowQuery, Staged, StandingQuery
+from millpond.types import QueryOptions, Staged, StandingQuery
 
 
 def create_query(facts: Facts, statement: lang.CreateQuery) -> Plan:
@@ -27,7 +27,7 @@ def create_query(facts: Facts, statement: lang.CreateQuery) -> Plan:
         check_free(facts, name)
     _check_readers(facts, name, old)
     bound = lang.bind_standing(statement.select, Names(facts))
-    if isinstance(bound, RowQuery):
+    if bound.in_register:
         return create_row_query(facts, statement, bound, old)
     reads = reads_of(facts, statement.text)
     return plan_query(facts, NewQuery(name, bound, _resumed(statement.options, old), statement.text, old, reads))
@@ -112,7 +112,7 @@ def _told(after: Catalog, new: NewQuery, name: str, standing: Standing) -> str:
         verb += " (state kept)" if same else " (state rebuilt from the archive)"
     if standing.definition.is_relation:
         verb += " as a relation of CQL, since its windows have no SLIDE"
-    inner = [after.queries[s.derived.query or 0] for s in after.inner_of(standing) if s.derived]
+    inner = [after.queries[q] for s in after.inner_of(standing) for q in s.queries]
     waits = any(q.status == "backfilling" for q in (standing, *inner))
     return f"query {name} {verb}" + ("; back-filling from the archive" if waits else "")
 
@@ -132,7 +132,7 @@ def alter_window(facts: Facts, statement: lang.AlterQuery) -> Plan:
         bound = lang.bind_standing(select, Names(facts))
     except StatementError as fault:
         raise _outdated(facts, name, definition.text) or fault from None
-    if isinstance(bound, RowQuery):
+    if bound.in_register:
         raise Refusal(f"query '{name}' cannot have this window", words=("WINDOW",))
     plan = plan_query(facts, NewQuery(definition.name, bound, definition.options, text, standing, definition.reads))
     before, kept = facts.catalog.synopses.get(standing.synopsis), plan.over(facts).catalog.queries[plan.made]

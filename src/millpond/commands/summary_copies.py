@@ -63,7 +63,7 @@ def _bound(stream: StreamDefinition, declared: Declared, schema: Schema) -> Wind
         raise _refused(f"a summary of {stream.name} reads {stream.name} and no tables: '{declared.query}'")
     if query.reduce is not None:
         raise _refused(f"a summary is of every row: leave REDUCE out of '{declared.query}'")
-    if not isinstance(query, WindowQuery) or not _tumbles(query):
+    if not query.adds_up or not _tumbles(query):
         raise _refused(f"the windows of a summary lie side by side: '{declared.query}'; {_LIKE}")
     if query.having is not None or query.limit is not None or query.offset or query.distinct:
         raise _refused(f"a summary keeps every group: leave HAVING, LIMIT and DISTINCT out of '{declared.query}'")

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
         ShowCreate,
         Statement,
     )
-    from millpond.language.syntax.token_places import pointing, pointing_into, token_place
+    from millpond.language.syntax.token_places import pointing, pointing_into
     from millpond.language.syntax.tokens import is_plain_name
     from millpond.language.templates import Binder
 
@@ -98,7 +98,6 @@ _HOMES = {
     "Parameters": "filled_scripts",
     "queries_read": "rewrite.answers_read",
     "select_text": "rewindow",
-    "token_place": "syntax.token_places",
     "wider_than": "inference.widening",
     "with_parameters": "filled_scripts",
     "with_window": "rewindow",
@@ -146,7 +145,6 @@ __all__ = [
     "pointing_into",
     "queries_read",
     "select_text",
-    "token_place",
     "wider_than",
     "with_parameters",
     "with_window",

@@ -15,7 +15,7 @@ from millpond.language.script import parse
 from millpond.language.syntax.statement_types import CreateQuery, Select
 from millpond.language.syntax.walks import tables_of
 from millpond.language.syntax.written_select import WrittenSelect
-from millpond.types import Query, ScanQuery, Staged, StandingQuery, TableDefinition
+from millpond.types import Query, ScanQuery, Staged, TableDefinition
 
 
 def bind_standing(written: WrittenSelect, schema: Schema) -> Query | Staged:
@@ -36,7 +36,7 @@ def bind_select(written: WrittenSelect, schema: Schema) -> Query | ScanQuery | T
         case Staged():
             return replace(bound, inner=(*held, *bound.inner))
         case _:
-            assert isinstance(bound, StandingQuery)  # there is a window
+            assert not bound.in_register and not bound.as_retained  # there is a window
             return Staged(bound, held)
 
 

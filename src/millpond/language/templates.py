@@ -19,7 +19,8 @@ from sqlglot import exp
 from millpond.language.conditions.axes import Constant, ConstantFault
 from millpond.language.conditions.factors import Factor, Marks, boxes_of, number_form, ranges_of
 from millpond.language.inference.zoned import utc_text
-from millpond.language.plan.standing import Analysis, analyse, in_steps, unmarked, without_marks
+from millpond.language.plan.row_binding import Analysis, in_steps, unmarked, without_marks
+from millpond.language.plan.standing import analyse
 from millpond.language.registering import bind_standing
 from millpond.language.resolve.schema import Schema
 from millpond.language.script import parse
@@ -189,7 +190,7 @@ class Binder:
     def learn(self, text: str, parts: Sequence[str], shape: tuple[str, ...]) -> Query | Staged:
         """Bind in the ordinary way; a shape that comes for the second time becomes a template."""
         found = self.ordinary(text)
-        if not isinstance(found, RowQuery):
+        if not found.in_register:
             return found
         with self._lock:
             if shape not in self._seen:

@@ -67,13 +67,8 @@ def marks_of(relation: PairsQuery, bounds: tuple[int, int]) -> Marks:
     reached = [first_reaching(windows[n], bounds[1 - n]) for n in (0, 1)]
     sides = (min(bounds[0], reached[0]), min(bounds[1], reached[1]))
     joint = bounds if reached[0] <= bounds[0] and reached[1] <= bounds[1] else None
-    alone = [sides[n] for n in alone_of(relation)]
+    alone = [sides[n] for n in relation.join.kind.alone]
     return Marks(min([*bounds, *alone]), sides, joint)
-
-
-def alone_of(relation: PairsQuery) -> tuple[int, ...]:
-    """The inputs whose rows are reported, or left out, for having no partner."""
-    return relation.join.alone
 
 
 def needed_from(relation: PairsQuery, limits: Sequence[int]) -> tuple[int, int]:
@@ -89,7 +84,7 @@ def needed_from(relation: PairsQuery, limits: Sequence[int]) -> tuple[int, int]:
     found = []
     for n in (0, 1):
         low = first_reaching(windows[n], limits[1 - n])
-        if 1 - n in alone_of(relation):
+        if 1 - n in relation.join.kind.alone:
             low = min(low, first_reaching(windows[n], first_reaching(windows[1 - n], limits[n])))
         found.append(low)
     return found[0], found[1]
@@ -148,16 +143,16 @@ def pair_changes(
     join = _Join(db, relation.join, seen, _sides(db, relation, seen), relation.instants)
     found = join.pairs()
     waits = []
-    alone = alone_of(relation)
-    if alone:
+    kind = relation.join.kind
+    if not kind.inner:
         touched = list(found)
-        found = found if relation.join.kind in ("left", "right", "full") else []
-        for n in alone:
+        found = found if kind.every else []
+        for n in kind.alone:
             known = join.bounds(n, after[1 - n])
             found.append(join.alone(n, touched, join.bounds(n, before[1 - n]), known))
             last = join.sides[n].last
             waiting = last[seen[n].after & (last >= known)]
-            if len(waiting) and relation.join.kind != "semi":
+            if len(waiting) and not kind.partnered:
                 waits.append(int(waiting.min()))
     return join.images(found, names), min(waits, default=None)
 
@@ -233,16 +228,16 @@ class _Join:
         due = np.flatnonzero((mine.before != mine.after) | ((last >= before) & (last < after)))
         rows = distinct(np.concatenate([due, *(f.parts[number] for f in touched)]))
         met = self.meeting(number, rows, other.before | other.after, 1)
-        if self.plan.kind in ("asof", "asof left"):
+        if self.plan.kind.latest:
             return self.latest(rows, met, before, after)
         state = []
         for ours, theirs, bound in ((mine.before, other.before, before), (mine.after, other.after, after)):
             has = np.zeros(len(last), bool)
             has[met.parts[number][theirs[met.parts[1 - number]]]] = True
-            state.append((ours & (has if self.plan.kind == "semi" else ~has & (last < bound)))[rows])
+            state.append((ours & (has if self.plan.kind.partnered else ~has & (last < bound)))[rows])
         changed = np.flatnonzero(state[0] != state[1])
         sign = np.where(state[1][changed], 1, -1)
-        if self.plan.kind in ("semi", "anti"):
+        if self.plan.kind.first_only:
             return Found((rows[changed],), sign)
         parts = [np.full(len(changed), MISSING)] * 2
         parts[number] = rows[changed]
@@ -254,14 +249,13 @@ class _Join:
         Arguments: as of `alone`; met: the rows' partners.
         """
         mine, other = self.seen
-        bare = self.plan.kind == "asof left"
         best, told = [], []
         for ours, theirs, bound in ((mine.before, other.before, before), (mine.after, other.after, after)):
             found = np.full(len(mine.times), MISSING)
             there = theirs[met.parts[1]]
             np.maximum.at(found, met.parts[0][there], met.parts[1][there])  # rows are in total order
             best.append(found[rows])
-            told.append((ours & (mine.times < bound) & (bare | (found != MISSING)))[rows])
+            told.append((ours & (mine.times < bound) & (self.plan.kind.bare | (found != MISSING)))[rows])
         same = told[0] & told[1] & (best[0] == best[1])
         gone, come = np.flatnonzero(told[0] & ~same), np.flatnonzero(told[1] & ~same)
         left = np.concatenate([rows[gone], rows[come]])

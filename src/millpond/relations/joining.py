@@ -123,7 +123,7 @@ def _event(
     sides = [side_of(plan, graph, n, known, tables) for n in range(len(plan.items))]
     inputs = Inputs(db, plan, graph, sides, relation.instants, ROWS_AT_MOST)
     join = _Join(inputs, low, min(high, FOR_EVER), observer)
-    return join, _one(join.pairs(operator) if plan.kind == "inner" else join.outer())
+    return join, _one(join.pairs(operator) if plan.kind.inner else join.outer())
 
 
 def _one(events: Sequence[Event]) -> Event:
@@ -264,13 +264,13 @@ class _Join:
         """Joined rows of an outer, semi or anti join of two inputs that enter or leave in the stretch."""
         kind = self.plan.kind
         pairs = self.pairs()
-        events = pairs if kind in ("left", "right", "full") else []
-        for number in self.plan.alone:
+        events = pairs if kind.every else []
+        for number in kind.alone:
             side = self.sides[number]
             own = [np.flatnonzero((m >= self.low) & (m < self.high)) for m in (side.begin, side.end)]
             touched = distinct(np.concatenate([*own, *(e.parts[number] for e in pairs)]))
             free = self.alone(number, touched)
-            if kind == "semi":  # what is not alone
+            if kind.partnered:  # what is not alone
                 free = [Event(e.parts, e.at, -e.count) for e in free]
                 for moments, sign in ((side.begin, 1), (side.end, -1)):
                     rows = touched[(moments[touched] >= self.low) & (moments[touched] < self.high)]
@@ -280,7 +280,7 @@ class _Join:
 
     def single(self, number: int, rows: Ints, at: Ints, sign: int) -> Event:
         """Rows of one input, with NULLs for the other where it is shown."""
-        if self.plan.kind in ("semi", "anti"):
+        if self.plan.kind.first_only:
             return Event((rows,), at, np.full(len(rows), sign))
         parts = [np.full(len(rows), MISSING)] * 2
         parts[number] = rows

@@ -144,7 +144,7 @@ class DerivedSource(Parts):
     def waits(self) -> bool:
         """Whether the rows from before its first epoch have still to be made."""
         history = os.path.join(self.folder, _HISTORY)
-        return self.derivation.history and not self.log.length and not os.path.exists(history)
+        return self.derivation.has_past and not self.log.length and not os.path.exists(history)
 
     def poll(self, clock_us: int, settle: bool = True) -> list[Item]:
         """Record what the epochs published since the last look have given; the items, with their ordinals.
@@ -152,7 +152,7 @@ class DerivedSource(Parts):
         Raises: PondError when the log cannot be written; nothing was taken.
         """
         items: list[Item] = []
-        if self.derivation.history and not self.log.length:
+        if self.derivation.has_past and not self.log.length:
             if self.waits:
                 return []
             history = read_json(os.path.join(self.folder, _HISTORY))
@@ -175,7 +175,7 @@ class DerivedSource(Parts):
 
     def _items(self, files: Sequence[str], epoch: int, bound: int, clock: int) -> list[Item]:
         """The items of some files: answers make one item, since their order is that of all of them; rows one each."""
-        groups = [tuple(files)] if self.derivation.query is not None or not files else [(f,) for f in files]
+        groups = [tuple(files)] if self.derivation.as_one or not files else [(f,) for f in files]
         items = []
         for number, group in enumerate(groups):
             path = os.path.join(self.folder, group[0] if group else file_name(epoch, 0, 0))
@@ -218,7 +218,7 @@ def read(
     if not tables:
         return whole(definition, columns)
     table = pa.concat_tables(tables, promote_options="permissive")
-    if definition.derived is not None and definition.derived.query is not None:
+    if definition.derived is not None and definition.derived.as_one:
         table = _sorted(table, [definition.options.time, *(c.name for c in definition.columns)], db)
     names = match(table.schema.names, definition)
     needed = needed_columns(table.schema, names, definition, columns)

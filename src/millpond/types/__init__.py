@@ -27,30 +27,24 @@ from millpond.types.columns import (
     WEIGHT,
     Column,
 )
-from millpond.types.definitions import InnerStream, QueryDefinition, Staged, outer_of
+from millpond.types.definitions import InnerStream, QueryDefinition, Staged
 from millpond.types.function_definitions import ADD, MERGED, FunctionDefinition
 from millpond.types.instants import EPOCH, Landmark, micros_of, moment_of
 from millpond.types.json_records import Variant, from_json, to_json, union_from_json
 from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import PLACE, Aggregate, Feed, Key, OrderTerm, Output, projected
-from millpond.types.queries import (
+from millpond.types.queries import Query, RelationalQuery, ScanQuery, StandingQuery, WindowedQuery
+from millpond.types.queries.answer_shapes import Answer
+from millpond.types.queries.relational_queries import PairsQuery, Relational, RelationQuery
+from millpond.types.queries.single_row_queries import RowQuery
+from millpond.types.queries.stream_queries import (
     Aggregation,
-    Answer,
     GroupScan,
-    PairsQuery,
-    Query,
-    Relational,
-    RelationalQuery,
-    RelationQuery,
-    RowQuery,
     RowScan,
     RowWindowQuery,
-    ScanQuery,
     SessionQuery,
-    StandingQuery,
     StreamQuery,
     WindowAggregation,
-    WindowedQuery,
     WindowQuery,
 )
 from millpond.types.reduction_forms import Reduction
@@ -76,9 +70,11 @@ from millpond.types.relation_queries import (
 from millpond.types.selections import Edge, Interval, JoinFactor, Side, Span
 from millpond.types.sql_expressions import Call, Expression, all_of, columns_read, composed
 from millpond.types.stream_definitions import (
+    AnswerDerivation,
     Derivation,
     FileTable,
     Generated,
+    RowDerivation,
     StreamDefinition,
     StreamOptions,
     TableDefinition,
@@ -126,6 +122,7 @@ __all__ = [
     "Aggregate",
     "Aggregation",
     "Answer",
+    "AnswerDerivation",
     "CalendarSpan",
     "CalendarWindow",
     "Call",
@@ -176,6 +173,7 @@ __all__ = [
     "RelationWindow",
     "Relational",
     "RelationalQuery",
+    "RowDerivation",
     "RowQuery",
     "RowScan",
     "RowWindow",
@@ -210,7 +208,6 @@ __all__ = [
     "leads_away",
     "micros_of",
     "moment_of",
-    "outer_of",
     "projected",
     "to_json",
     "union_from_json",

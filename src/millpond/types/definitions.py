@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from millpond.types.columns import COVERED, EXACT, STATUS, Column
 from millpond.types.options.query_options import QueryOptions
@@ -31,13 +31,10 @@ class InnerStream:
 class Staged:
     """A query over streams that are still to be made. inner: these; one may read those before it."""
 
+    in_register: ClassVar[Literal[False]] = False
+
     query: StandingQuery
     inner: tuple[InnerStream, ...]
-
-
-def outer_of(query: StandingQuery | Staged) -> StandingQuery:
-    """The query itself, whether or not its streams are still to be made."""
-    return query.query if isinstance(query, Staged) else query
 
 
 @dataclass(frozen=True)

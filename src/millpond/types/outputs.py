@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from millpond.support.sql import quote
+from millpond.types.function_definitions import MERGED
 from millpond.types.instants import Landmark
 from millpond.types.json_records import Upgraded
 from millpond.types.sql_expressions import Expression, retyped
@@ -96,6 +97,11 @@ class Aggregate(Upgraded):
         """The expressions over rows that it is made of."""
         order = (term.expression for term in self.order)
         return (*self.arguments, *order, *self.row, *(() if self.filter is None else (self.filter,)))
+
+    @property
+    def states_of(self) -> str:
+        """The reference of the registered aggregate whose states it makes; '': it is one of the language."""
+        return self.parameters[0] if self.function == MERGED else ""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,7 @@ class Answer(Variant, ABC):
     keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
         is a bag, and revisions add rows to it and take others out.
     holds_end: windows hold the instant of their end, so that one is over when the watermark is beyond it.
+    ends_now: windows end with rows, so that for who asks now one is over that ends with the newest.
     """
 
     time_columns: ClassVar[tuple[Column, ...]] = ()
@@ -65,6 +66,7 @@ class Answer(Variant, ABC):
     as_retained: ClassVar[bool] = False
     keyed: ClassVar[bool] = True
     holds_end: ClassVar[bool] = False
+    ends_now: ClassVar[bool] = False
 
     select: tuple[Output, ...]
     text: str = ""
@@ -191,10 +193,7 @@ class StreamQuery(Answer):
         goes on with the type that it was bound to.
     signed: rows of the stream with `op = '-'` take others back.
     lookup: tables that the rows are joined with before they enter windows; expressions are over the joined rows then.
-    ends_now: windows end with rows, so that for who asks now one is over that ends with the newest.
     """
-
-    ends_now: ClassVar[bool] = False
 
     stream: str
     where: Expression | None = None

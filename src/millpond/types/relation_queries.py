@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal
 
 from millpond.support.sql import text_literal
 from millpond.types.columns import Column
-from millpond.types.json_records import TAG, Upgraded, Variant
+from millpond.types.json_records import TAG, Upgraded, Variant, Written
 from millpond.types.outputs import Feed
 from millpond.types.reduction_forms import Reduction
 from millpond.types.sql_expressions import Expression, calls_of_statement
@@ -261,11 +261,64 @@ def dealing_read(deal: Any) -> Any:
 
 
 @dataclass(frozen=True)
+class JoinKind(Written):
+    """Which rows a join gives; it is written as its name.
+
+    alone: the items whose rows are reported, or left out, for having no partner; only an inner join has none.
+    every: each pair of rows that meet is a row of the answer.
+    first_only: rows of the answer are rows of the first item.
+    partnered: these are the rows that have a partner; else those that have none.
+    bare: a row without a partner stands beside NULLs where not every pair is a row of the answer (ASOF LEFT).
+    """
+
+    name: str
+    alone: tuple[int, ...] = ()
+    every: bool = True
+    first_only: bool = False
+    partnered: bool = False
+    bare: bool = False
+
+    def __str__(self) -> str:
+        return self.name
+
+    @property
+    def inner(self) -> bool:
+        """Whether a row of the answer is a row of each item."""
+        return not self.alone
+
+    @property
+    def latest(self) -> bool:
+        """Whether a row of the first item is joined with the latest of its partners (ASOF, of PAIRS alone)."""
+        return not self.every and not self.first_only
+
+    def written(self) -> str:
+        """See `Written`."""
+        return self.name
+
+    @classmethod
+    def read(cls, value: Any) -> Any:
+        """See `Written`."""
+        return JOIN_KINDS[value]
+
+
+INNER = JoinKind("inner")
+LEFT = JoinKind("left", alone=(0,))
+RIGHT = JoinKind("right", alone=(1,))
+FULL = JoinKind("full", alone=(0, 1))
+SEMI = JoinKind("semi", alone=(0,), every=False, first_only=True, partnered=True)
+ANTI = JoinKind("anti", alone=(0,), every=False, first_only=True)
+ASOF = JoinKind("asof", alone=(0,), every=False)
+ASOF_LEFT = JoinKind("asof left", alone=(0,), every=False, bare=True)
+
+#: By name.
+JOIN_KINDS = {kind.name: kind for kind in (INNER, LEFT, RIGHT, FULL, SEMI, ANTI, ASOF, ASOF_LEFT)}
+
+
+@dataclass(frozen=True)
 class JoinPlan(Upgraded):
     """A join of windows and tables whose rows are valid while all their parts are.
 
     items: the name of each FROM item's input. sources: DuckDB SQL of each item, named as the query names it.
-    kind: 'asof' and 'asof left' (of PAIRS alone): each row of the first item with the latest of its partners.
     on: what beside the equalities makes a joined row (of an inner join WHERE, too); where: what else the answer must
         pass; None: nothing.
     select: the select list over the items.
@@ -280,7 +333,7 @@ class JoinPlan(Upgraded):
         shards if all shards have the rows of the others; None for those.
     """
 
-    kind: Literal["inner", "left", "right", "full", "semi", "anti", "asof", "asof left"]
+    kind: JoinKind
     items: tuple[str, ...]
     sources: tuple[str, ...]
     equalities: tuple[JoinEquality, ...]
@@ -301,11 +354,6 @@ class JoinPlan(Upgraded):
         hashes = [_spread_read(each) for each in value.get("hashes", ())]
         deal = [dealing_read(each) for each in value.get("deal", ())]
         return {**value, "spread": _spread_read(value.get("spread", ())), "hashes": hashes, "deal": deal}
-
-    @property
-    def alone(self) -> tuple[int, ...]:
-        """The items whose rows are reported, or left out, for having no partner."""
-        return {"inner": (), "right": (1,), "full": (0, 1)}.get(self.kind, (0,))
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from abc import ABC
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
+from millpond.types.durations import duration
+from millpond.types.instants import FOREVER, NEVER, moment
+from millpond.types.json_records import Written
 from millpond.types.sql_expressions import Expression
 
 
@@ -32,24 +36,140 @@ class Interval:
 
 
 @dataclass(frozen=True)
-class Edge:
+class Edge(Written, ABC):
     """One end of a BEGIN … END window.
 
-    kind: 'open' (no bound: the whole retained past; up to NOW), 'constant' (`value` is an instant in microseconds),
-        'now' (NOW plus `value` microseconds), 'rows' (before the last `value` rows of the stream up to NOW, in the
-        stream's total order, before any condition: a window that begins there has these, one that ends there has not).
+    kind: what it is written as.
     """
 
-    kind: Literal["open", "constant", "now", "rows"] = "open"
+    kind: ClassVar[str]
+
     value: int = 0
+
+    @property
+    def constant(self) -> int | None:
+        """The instant that it is, whatever NOW is, microseconds; None: it moves, or there is no bound."""
+        return None
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows it counts back; None: it is no matter of rows."""
+        return None
+
+    def begins(self, now: int) -> int | None:
+        """The instant at which a window with this BEGIN begins; None: it has no bound, or one by rows."""
+        return self.ends(now)
+
+    def ends(self, now: int) -> int | None:
+        """The instant at which a window with this END ends; None: rows tell."""
+        return max(NEVER, min(FOREVER, self._instant(now)))
+
+    def _instant(self, now: int) -> int:
+        return now
+
+    def is_before(self, instant: int) -> bool:
+        """Whether a window with this BEGIN begins before an instant, whatever NOW is."""
+        return False
+
+    def follows(self, other: Edge) -> bool:
+        """Whether it lies behind an edge that moves as it does."""
+        return self.kind == other.kind and self.value > other.value
+
+    def written(self) -> dict[str, Any]:
+        """See `Written`."""
+        return {"kind": self.kind, **({"value": self.value} if self.value else {})}
+
+    @classmethod
+    def read(cls, value: Any) -> Any:
+        """See `Written`."""
+        classes = {each.kind: each for each in (OpenEdge, ConstantEdge, NowEdge, RowsEdge)}
+        return classes[value.get("kind", "open")](value.get("value", 0))
+
+
+class OpenEdge(Edge):
+    """No bound: the whole retained past; up to NOW."""
+
+    kind: ClassVar[str] = "open"
+
+    def __str__(self) -> str:
+        return "-"
+
+    def begins(self, now: int) -> int | None:
+        """See `Edge`."""
+        return None
+
+    def is_before(self, instant: int) -> bool:
+        """See `Edge`."""
+        return True
+
+
+class ConstantEdge(Edge):
+    """An instant. value: microseconds since 1970."""
+
+    kind: ClassVar[str] = "constant"
+
+    def __str__(self) -> str:
+        return f"TIMESTAMP '{moment(self.value)}'"
+
+    @property
+    def constant(self) -> int | None:
+        """See `Edge`."""
+        return self.value
+
+    def _instant(self, now: int) -> int:
+        return self.value
+
+    def is_before(self, instant: int) -> bool:
+        """See `Edge`."""
+        return self.value < instant
+
+
+class NowEdge(Edge):
+    """NOW plus `value` microseconds."""
+
+    kind: ClassVar[str] = "now"
+
+    def __str__(self) -> str:
+        return f"NOW {'-' if self.value < 0 else '+'} {duration(abs(self.value))}" if self.value else "NOW"
+
+    def _instant(self, now: int) -> int:
+        return now + self.value
+
+
+class RowsEdge(Edge):
+    """Before the last `value` rows of the stream up to NOW, in the stream's total order, before any condition.
+
+    A window that begins there has these, one that ends there has not.
+    """
+
+    kind: ClassVar[str] = "rows"
+
+    def __str__(self) -> str:
+        return f"NOW - {self.value} ROWS"
+
+    @property
+    def rows(self) -> int | None:
+        """See `Edge`."""
+        return self.value
+
+    def ends(self, now: int) -> int | None:
+        """See `Edge`."""
+        return None
+
+    def follows(self, other: Edge) -> bool:
+        """See `Edge`: the more rows, the further back."""
+        return self.kind == other.kind and self.value < other.value
+
+
+OPEN, NOW = OpenEdge(), NowEdge()
 
 
 @dataclass(frozen=True)
 class Span:
     """A BEGIN … END window, closed at both ends; applied when the query is invoked."""
 
-    begin: Edge = Edge()
-    end: Edge = Edge("now")
+    begin: Edge = OPEN
+    end: Edge = NOW
 
 
 @dataclass(frozen=True)

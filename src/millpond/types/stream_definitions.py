@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+from abc import ABC
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from millpond.types.columns import ARRIVAL, Column
+from millpond.types.json_records import Written, from_json, to_json
 from millpond.types.options.query_options import QueryOptions
 from millpond.types.outputs import Output
 from millpond.types.sql_expressions import Expression
@@ -100,39 +102,119 @@ class StreamOptions:
         return () if self.marks_by is None else (self.marks_by, *self.marks_also)
 
 
-@dataclass(frozen=True)
-class Derivation:
+#: The fields of derivations as they are written, with what one says that does not have them.
+_WRITTEN: dict[str, Any] = {
+    "sources": [], "query": None, "where": None, "select": [], "revisions": "forward", "first_epoch": 1,
+    "history": False, "since": None, "text": "", "options": None, "inner": "", "retimed": False,
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True)
+class Derivation(Written, ABC):
     """Where the rows of a derived stream come from (`CREATE STREAM x AS SELECT …`).
 
+    word: what its rows are.
+    as_one: what an epoch gives is put in order as a whole; else files come one after the other.
     sources: ids of the streams that its query reads.
-    query: id of the standing query whose answers its rows are; None: they are rows of `sources[0]`.
-    where, select: of the second kind, which rows and what of them, over the source's columns.
     revisions: what becomes of answers that change: 'forward' (they are rows, too, with `revision` and `op`), 'retract'
         (the old answer comes again as a row with `op = '-'`, which takes it back, and the new one with '+'), 'ignore'
         (first answers only), 'final' (only answers that cannot change any more are rows; they come later). Rows of a
         stream that takes rows back are 'retract', too.
     first_epoch: the first epoch whose rows and answers it gets as they come.
-    history: whether rows from before that epoch are made from the source's archive (second kind only).
-    since: of those, only rows from this event time on (microseconds); None: all.
     text: the statement.
-    options: of the second kind, what `adapt` and its like say of the order of filters; None: the defaults.
-    retimed: of the second kind, whether its event time is another column than its source's, with a bound of its own.
     inner: what it is, of a stream that queries made for themselves: queries that need the same share it, and it goes
         with the last of them; '': it was declared.
     """
 
+    word: ClassVar[str]
+    as_one: ClassVar[bool] = False
+
     sources: tuple[int, ...]
-    query: int | None = None
-    where: Expression | None = None
-    select: tuple[Output, ...] = ()
     revisions: Literal["forward", "retract", "ignore", "final"] = "forward"
     first_epoch: int = 1
+    text: str = ""
+    inner: str = ""
+
+    @property
+    def queries(self) -> tuple[int, ...]:
+        """The ids of the queries whose answers its rows are."""
+        return ()
+
+    @property
+    def own_progress(self) -> bool:
+        """Whether its own rows say how far it is; else it is as far as what it is made of announces."""
+        return False
+
+    @property
+    def goes_with_source(self) -> bool:
+        """Whether it is as far as the stream whose rows it has."""
+        return False
+
+    @property
+    def has_past(self) -> bool:
+        """Whether rows from before its first epoch are made from its source's archive."""
+        return False
+
+    def written(self) -> dict[str, Any]:
+        """See `Written`."""
+        return {name: to_json(getattr(self, name, otherwise)) for name, otherwise in _WRITTEN.items()}
+
+    @classmethod
+    def read(cls, value: Any) -> Any:
+        """See `Written`."""
+        kind: type[Derivation] = RowDerivation if value.get("query") is None else AnswerDerivation
+        return from_json(kind, value)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowDerivation(Derivation):
+    """Its rows are rows of `sources[0]`.
+
+    where, select: which rows and what of them, over the source's columns.
+    history: whether rows from before the first epoch are made from the source's archive.
+    since: of those, only rows from this event time on (microseconds); None: all.
+    options: what `adapt` and its like say of the order of filters; None: the defaults.
+    retimed: whether its event time is another column than its source's, with a bound of its own.
+    """
+
+    word: ClassVar[str] = "rows"
+
+    where: Expression | None = None
+    select: tuple[Output, ...] = ()
     history: bool = False
     since: int | None = None
-    text: str = ""
     options: QueryOptions | None = None
-    inner: str = ""
     retimed: bool = False
+
+    @property
+    def own_progress(self) -> bool:
+        """See `Derivation`."""
+        return self.retimed
+
+    @property
+    def goes_with_source(self) -> bool:
+        """See `Derivation`."""
+        return not self.retimed
+
+    @property
+    def has_past(self) -> bool:
+        """See `Derivation`."""
+        return self.history
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnswerDerivation(Derivation):
+    """Its rows are the answers of a standing query. query: its id."""
+
+    word: ClassVar[str] = "answers"
+    as_one: ClassVar[bool] = True
+
+    query: int
+
+    @property
+    def queries(self) -> tuple[int, ...]:
+        """See `Derivation`."""
+        return (self.query,)
 
 
 @dataclass(frozen=True)
@@ -173,7 +255,17 @@ class StreamDefinition:
     @property
     def goes_with_source(self) -> bool:
         """Whether it is as far as the stream whose rows it has."""
-        return self.derived is not None and self.derived.query is None and not self.derived.retimed
+        return self.derived is not None and self.derived.goes_with_source
+
+    @property
+    def sources(self) -> tuple[int, ...]:
+        """The ids of the streams that it is derived from."""
+        return () if self.derived is None else self.derived.sources
+
+    @property
+    def queries(self) -> tuple[int, ...]:
+        """The ids of the queries whose answers its rows are."""
+        return () if self.derived is None else self.derived.queries
 
     @property
     def label(self) -> str:

@@ -105,9 +105,7 @@ class _Explaining:
         """SQL over tables, answers and streams as tables; under it what is read of each stream."""
         title = "tables, answers and streams as tables, put together by DuckDB in one process"
         held = self.held(query.inner)
-        asked = tuple(
-            self.read_rows(each) if isinstance(each, RowScan) else self.explained(each) for each in query.asked.values()
-        )
+        asked = tuple(self.explained(each) if each.of_groups else self.read_rows(each) for each in query.asked.values())
         return PlanNode("tables", title, (said("sql", query.sql),), (*asked, *held))
 
     def read_rows(self, scan: RowScan) -> PlanNode:
@@ -164,9 +162,8 @@ class _Explaining:
 
     def inner(self, reader: Standing, stream: StreamDefinition) -> PlanNode:
         """How a stream is made that stands without a name in a query's FROM."""
-        catalog, derived = self.facts.catalog, stream.derived
-        assert derived is not None
-        made = self.standing(catalog.queries[derived.query or 0])
+        catalog, [query] = self.facts.catalog, stream.queries
+        made = self.standing(catalog.queries[query])
         others = sorted(n for n in catalog.readers_of(stream.id) if n != reader.definition.name)
         shared = f"shared with {', '.join(others)}" if others else "its own"
         change = "take others back" if stream.takes_back else "stay as they are"
@@ -214,7 +211,7 @@ class _Explaining:
         facts, stream = self.facts, self.facts.catalog.stream(query.stream)
         assert stream is not None
         found = [said("ad hoc", "ad hoc over the archive and live data up to now"), *filter_and_keys(query)]
-        if isinstance(query, GroupScan):
+        if query.of_groups:
             everything, low = unnamed(over_all_time(query, stream.options.time)), retained_from(stream, facts.published)
             wanted = Range(low if low > NEVER else None)
             found += summary_facts(facts, stream, everything, spec_of(everything, stream), wanted)
@@ -270,16 +267,14 @@ class _Explaining:
 
     def _of_answers(self, node: PlanNode, stream: StreamDefinition) -> PlanNode:
         """With the query whose answers are the rows of the stream."""
-        derived = stream.derived
-        if derived is None or derived.query is None:
-            return node
-        standing = self.facts.catalog.queries[derived.query]
-        published = "answers are rows an epoch after they are published"
-        found = [said("answers", f"{published}; revisions: {derived.revisions}")]
-        if delay := standing.definition.options.delay:
-            final = f"windows are answered {duration(delay)} behind the watermark, when they are final"
-            found.append(said("delay", final))
-        return node.with_more(tuple(found), (self.standing(standing),))
+        for standing in [self.facts.catalog.queries[q] for q in stream.queries]:
+            published = "answers are rows an epoch after they are published"
+            found = [said("answers", f"{published}; revisions: {stream.derived and stream.derived.revisions}")]
+            if delay := standing.definition.options.delay:
+                final = f"windows are answered {duration(delay)} behind the watermark, when they are final"
+                found.append(said("delay", final))
+            node = node.with_more(tuple(found), (self.standing(standing),))
+        return node
 
 
 def facts_of(core: Core, analyze: bool) -> PlanFacts:

@@ -15,10 +15,9 @@ from millpond.types import StreamDefinition
 def subjects_of(catalog: Catalog, found: Standing | StreamDefinition) -> list[str]:
     """The subjects whose orders a standing query or a derived stream has."""
     if isinstance(found, StreamDefinition):
-        query = None if found.derived is None else found.derived.query
-        if query is None:
+        if not found.queries:
             return [stream_subject(found)]
-        found = catalog.queries[query]
+        found = catalog.queries[found.queries[0]]
     return [*found.owners, *(subject.name for subject in pipelines_of(found))]
 
 

@@ -76,7 +76,7 @@ def source_of(catalog: Catalog, stream: StreamDefinition) -> str:
     if stream.derived is None:
         return stream.options.path or stream.options.source
     names = sorted(catalog.shown_names([catalog.streams[s] for s in stream.derived.sources]))
-    return f"{'answers' if stream.derived.query is not None else 'rows'} of {', '.join(names)}"
+    return f"{stream.derived.word} of {', '.join(names)}"
 
 
 def _rate(recent: list[dict[str, Any]], stream: str) -> float:

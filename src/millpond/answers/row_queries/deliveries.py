@@ -33,7 +33,7 @@ from millpond.catalog.register_lines import Registered
 from millpond.engine.core import Core
 from millpond.support.errors import QueryError
 from millpond.synopses.blocks import event_times
-from millpond.types import GroupScan, RowQuery
+from millpond.types import RowQuery
 from millpond.types.results import AnswerBatch, Cursor
 
 #: Rows that are looked up at a time, as long as they are of more than one epoch.
@@ -56,7 +56,7 @@ def subscribe_selection(
         QueryError: there is no such query, it has groups or joins, or the cursor is another query's.
     """
     registered = core.register.get(query)
-    grouped = isinstance(registered.selection.query, GroupScan)
+    grouped = registered.selection.query.of_groups
     if grouped or (len(registered.selection.sides) > 1 and not registered.selection.query.feeds):
         what = "groups" if grouped else "pairs of rows"
         raise QueryError(f"query '{registered.name}' answers with {what}, which an epoch can change: invoke it instead")
@@ -170,9 +170,7 @@ def _rows_of(ready: Ready, plan: Plan, view: View, wanted: Wanted, names: Sequen
 def _constant(selection: RowQuery) -> Stretch:
     """The part of a window that does not move."""
     span = selection.sides[0].span
-    begin = span.begin.value if span.begin.kind == "constant" else None
-    end = span.end.value if span.end.kind == "constant" else None
-    return Stretch(begin, end)
+    return Stretch(span.begin.constant, span.end.constant)
 
 
 def _without_tail(selection: RowQuery) -> RowQuery:

@@ -33,10 +33,8 @@ from millpond.synopses.tolerance import one_line
 from millpond.types import (
     Column,
     Expression,
-    GroupScan,
     JoinFactor,
     RowQuery,
-    RowScan,
     StreamDefinition,
     StreamOptions,
     columns_read,
@@ -121,11 +119,11 @@ def join_rows(
         return answer_of(selection, streams, (), Places.none(len(streams)), most)
     query = selection.query
     try:
-        if query.distinct if isinstance(query, RowScan) else not order_matters(query, EARLIEST):
+        if not order_matters(query, EARLIEST) if query.of_groups else query.distinct:
             # The order of joined rows does not show, so nothing but one piece is in memory.
             pieces = joined_places(selection, streams, sides)
             made = (joined_rows(streams, sides, p, needed(selection, streams), start) for start, p in pieces)
-            if isinstance(query, GroupScan):
+            if query.of_groups:
                 return aggregate_rows(query, joined_stream(streams), made)
             return _plain(selection, joined_stream(streams), made, most)
         found: list[Places] = []
@@ -157,7 +155,7 @@ def answer_of(
             part = places.take(slice(start, start + JOINED_AT_ONCE))
             yield joined_rows(streams, tables, part, columns, start)
 
-    if isinstance(query, GroupScan):
+    if query.of_groups:
         return aggregate_rows(query, stream, pieces())
     if query.limit is not None and not query.order_by and not query.distinct:
         places = places.take(slice(query.limit + query.offset))

@@ -131,7 +131,7 @@ def stretch_of(core: Core, view: View, span: Span, moment: Moment) -> Stretch:
     limit = moment.now if moment.seen is None else min(moment.now, moment.seen)
 
     def back(edge: Edge) -> tuple[int, int] | None:
-        return last_rows(core, view, edge.value, limit, moment.epoch) if edge.kind == "rows" else None
+        return None if edge.rows is None else last_rows(core, view, edge.rows, limit, moment.epoch)
 
     return between(span, moment, back(span.begin), back(span.end))
 
@@ -144,26 +144,18 @@ def between(span: Span, moment: Moment, first: tuple[int, int] | None, until: tu
             so many.
     """
     assert moment.now is not None
-    begin = end = first_id = until_id = None
-    if span.end.kind != "rows":
-        end = _instant(span.end, moment.now)
-        if moment.seen is not None:
-            end = moment.seen if end is None else min(end, moment.seen)
-    elif until is None:
+    first_id = until_id = None
+    begin, end = span.begin.begins(moment.now), span.end.ends(moment.now)
+    if end is None and until is None:
         return NOTHING
-    else:
+    if until is not None:
         end, until_id = until
-    if span.begin.kind not in ("open", "rows"):
-        begin = _instant(span.begin, moment.now)
-    elif first is not None:
+    elif moment.seen is not None:
+        end = moment.seen if end is None else min(end, moment.seen)
+    if first is not None:
         begin, first_id = first
     empty = begin is not None and end is not None and begin > end
     return NOTHING if empty else Stretch(begin, end, first_id, until_id)
-
-
-def _instant(edge: Edge, now: int) -> int | None:
-    value = edge.value if edge.kind == "constant" else now + (edge.value if edge.kind == "now" else 0)
-    return max(NEVER, min(FOREVER, value))
 
 
 def last_rows(core: Core, view: View, count: int, limit: int, epoch: int) -> tuple[int, int] | None:

@@ -82,8 +82,7 @@ class _Cache:
 
     def clear(self) -> None:
         """Forget all rows and pairs."""
-        join = self.selection.join
-        nothing = Index.of("=" if join is None else join.operator, _NONE)
+        nothing = Index.of(next((f.operator for f in self.selection.factors), "="), _NONE)
         self.rows = (_Rows(nothing), _Rows(nothing))
         self.times = self.ids = (_NONE, _NONE)
         self.epochs = self.earliest = _NONE
@@ -248,8 +247,10 @@ def _catch_up(
     budget: int,
 ) -> bool:
     """Meet the rows of epochs not met yet. Returns False when pairs cannot be kept."""
-    join = cache.selection.join
-    if join is None or (join.kind == "text" and join.operator != "="):
+    if not cache.selection.factors:
+        return False
+    join = cache.selection.factors[0]
+    if join.kind == "text" and join.operator != "=":
         return False  # ranks of words change with every new word
     if any(_further_back(r.horizon, s.horizon) for r, s in zip(cache.rows, sides, strict=True)):
         cache.clear()
@@ -298,8 +299,8 @@ def _new_rows(
     if side.epoch <= rows.epoch:
         return None
     stream = streams[number]
-    assert selection.join is not None
-    factor = (selection.join.left, selection.join.right)[number]
+    join = selection.factors[0]
+    factor = (join.left, join.right)[number]
     names = list(dict.fromkeys([*factor.columns, stream.options.time, "_id", "_epoch"]))
     tables = []
     seen: dict[int, Any] = {}
@@ -327,8 +328,7 @@ def _take_in(cache: _Cache, stream: StreamDefinition, number: int, table: pa.Tab
     """Add new rows to a side. Returns the numbers of their keys, ascending, and which rows these are."""
     if table is None:
         return _NONE, _NONE
-    join, rows = cache.selection.join, cache.rows[number]
-    assert join is not None
+    join, rows = cache.selection.factors[0], cache.rows[number]
     values = key_values(stream, table, (join.left, join.right)[number], join.kind)
     first = len(rows.times)
     rows.times = np.concatenate([rows.times, event_times(table, stream.options.time)])

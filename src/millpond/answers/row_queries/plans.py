@@ -14,7 +14,7 @@ from millpond.synopses import connection, query_ordered
 from millpond.synopses.finish import empty_answers
 from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import one_line
-from millpond.types import Column, RowQuery, RowScan, ScanQuery, StreamDefinition, columns_read
+from millpond.types import Column, RowQuery, ScanQuery, StreamDefinition, columns_read
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,8 +68,8 @@ def plan_of(selection: RowQuery, streams: tuple[StreamDefinition, ...]) -> Plan:
     if len(streams) > 1 and not query.feeds:
         return Plan(selection, streams, (), None, empty)
     columns = tuple(_read(selection, streams[0]))
-    simple = isinstance(query, RowScan) and not query.distinct and not query.order_by
-    return Plan(selection, streams, columns, _direct(query, streams[0]) if simple else None, empty)
+    whole = query.of_groups or query.distinct or query.order_by
+    return Plan(selection, streams, columns, None if whole else _direct(query, streams[0]), empty)
 
 
 def _read(selection: RowQuery, stream: StreamDefinition) -> list[str]:

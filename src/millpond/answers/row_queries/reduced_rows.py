@@ -18,7 +18,7 @@ from millpond.archive.retention import floors_of
 from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.support.sql import quote
-from millpond.types import RowScan, ScanQuery, Side, composed
+from millpond.types import ScanQuery, Side, composed
 
 
 def reduced_answer(
@@ -48,8 +48,8 @@ def reduced_answer(
     seen = replace(query, where=where)
 
     def answer(tried: Scan) -> pa.Table:
-        if isinstance(seen, RowScan):
-            return plain_rows(core, Asked(stream, seen, wanted), tried)
-        return told_by(whole(core, Asked(stream, seen, wanted), tried)[0], query, tried)
+        if seen.of_groups:
+            return told_by(whole(core, Asked(stream, seen, wanted), tried)[0], query, tried)
+        return plain_rows(core, Asked(stream, seen, wanted), tried)
 
     return answered(core, stream, query, scan, answer)

@@ -267,7 +267,7 @@ class _Call:
             return self.united()
         if len(self.views) > 1:
             return self.joined()
-        return self.grouped() if isinstance(self.plan.query, GroupScan) else self.plain()
+        return self.grouped() if self.plan.query.of_groups else self.plain()
 
     def reduced(self) -> pa.Table:
         """Rows or groups of one stream of which the past is read in part; what came since registration is whole."""
@@ -351,7 +351,7 @@ class _Call:
     @property
     def _groups(self) -> GroupScan:
         """What is asked, of who asks for groups."""
-        assert isinstance(self.plan.query, GroupScan)
+        assert self.plan.query.of_groups
         return self.plan.query
 
     def united(self) -> pa.Table:
@@ -359,11 +359,11 @@ class _Call:
         plan, query = self.plan, self.plan.query
         first = plan.streams[0]
         cold = sum(cold_rows(self.ready.core, v, s, self.moment.epoch) for v, s in self._pairs)
-        if isinstance(query, GroupScan) and self.within is None and cold > QUICK_ROWS:
+        if query.of_groups and self.within is None and cold > QUICK_ROWS:
             ranges = [archive_range(v, s, self.moment.epoch) for v, s in self._pairs]
             asked = Asked(first, replace(query, where=_tried(plan.selection.sides[0])), ranges)
             return whole(self.ready.core, asked, Scan())[0]
-        most = ANSWER_ROWS if isinstance(query, GroupScan) or query.limit is not None or query.distinct else self.most
+        most = ANSWER_ROWS if query.of_groups or query.limit is not None or query.distinct else self.most
         parts = []
         for number in range(len(query.feeds)):
             names = own_columns(query, self.views[number].stream, plan.columns)
@@ -372,7 +372,7 @@ class _Call:
                 parts.append(entered(query, first, self.views[number].stream, rows, self.within))
         table = together(parts, first)
         check_rows(0 if table is None else table.num_rows, most)
-        if isinstance(query, GroupScan):
+        if query.of_groups:
             return aggregate_rows(query, first, () if table is None else [table])
         answer = plan.empty if table is None else plan.answer(table)
         check_rows(answer.num_rows, self.most)

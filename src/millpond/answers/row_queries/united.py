@@ -62,7 +62,7 @@ def last_stretch(ready: Ready, feeds: Sequence[Feed], views: Sequence[View], spa
     """
     if moment.now is None:
         return NOTHING
-    counts = [edge.value for edge in (span.begin, span.end) if edge.kind == "rows"]
+    counts = [edge.rows for edge in (span.begin, span.end) if edge.rows is not None]
     limit = moment.now if moment.seen is None else min(moment.now, moment.seen)
     times, ids = [], []
     for place, (feed, view) in enumerate(zip(feeds, views, strict=True)):
@@ -73,9 +73,9 @@ def last_stretch(ready: Ready, feeds: Sequence[Feed], views: Sequence[View], spa
     order = np.lexsort((order_ids, every))
 
     def back(edge: Edge) -> tuple[int, int] | None:
-        if edge.kind != "rows" or len(order) < edge.value:
+        if edge.rows is None or len(order) < edge.rows:
             return None
-        at = order[len(order) - edge.value]
+        at = order[len(order) - edge.rows]
         return int(every[at]), int(order_ids[at])
 
     return between(span, moment, back(span.begin), back(span.end))

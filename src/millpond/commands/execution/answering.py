@@ -36,6 +36,7 @@ from millpond.types import (
     ScanQuery,
     SessionQuery,
     Staged,
+    WindowedQuery,
     WindowQuery,
 )
 from millpond.types.instants import moment
@@ -74,14 +75,12 @@ def _once(core: Core, bound: Query | Staged | ScanQuery | lang.TableQuery) -> tu
         case RowQuery():
             table = select_once(core, bound).table
             notes = [said_with(core.archives, table, bound)]
-        case WindowQuery() | RowWindowQuery() | SessionQuery() | GroupScan() | RowScan():
-            table = select_stream(core, bound)
-            notes = [
-                said_with(core.archives, table, bound),
-                table_note(core.tables, core.catalog, bound.table_names),
-            ]
-            if isinstance(bound, WindowQuery) and not table.num_rows:
+        case WindowQuery():
+            table, notes = _of_stream(core, bound)
+            if not table.num_rows:
                 notes.append(not_ended_note(core, bound))
+        case RowWindowQuery() | SessionQuery() | GroupScan() | RowScan():
+            table, notes = _of_stream(core, bound)
         case Staged():
             notes = [_unfinished(core, [each.answers for each in bound.inner])]
             table = select_staged(core, bound)
@@ -100,6 +99,13 @@ def _once(core: Core, bound: Query | Staged | ScanQuery | lang.TableQuery) -> tu
         case _:
             assert_never(bound)
     return table, "; ".join(note for note in notes if note)
+
+
+def _of_stream(core: Core, bound: WindowedQuery | ScanQuery) -> tuple[pa.Table, list[str]]:
+    """The answer of what reads one stream, and notes."""
+    table = select_stream(core, bound)
+    gone = said_with(core.archives, table, bound)
+    return table, [gone, table_note(core.tables, core.catalog, bound.table_names)]
 
 
 def _standing(core: Core, names: Iterable[str]) -> list[Standing]:

@@ -14,7 +14,7 @@ from millpond.commands.query_commands import NewQuery, plan_query, reads_of
 from millpond.engine.core import Core
 from millpond.language import pointing_into
 from millpond.support.errors import QueryError
-from millpond.types import QueryOptions, RowQuery
+from millpond.types import QueryOptions
 
 
 @dataclass(frozen=True)
@@ -37,15 +37,11 @@ def register_all(
         them is registered then.
     """
     bound = [(rows.bind(text), text, name) for text, name in wanted]
-    new = [
-        rows.new(query, text, name, terms.owner, terms.options)
-        for query, text, name in bound
-        if isinstance(query, RowQuery)
-    ]
+    new = [rows.new(query, text, name, terms.owner, terms.options) for query, text, name in bound if query.in_register]
     standing: list[int] = []
     try:
         for query, text, name in bound:
-            if not isinstance(query, RowQuery):
+            if not query.in_register:
                 made = NewQuery(name, query, terms.options, text, reads=reads_of(facts_of(core), text))
                 with pointing_into(text):
                     standing.append(execute(core, partial(plan_query, new=made)).made)
@@ -56,4 +52,4 @@ def register_all(
                 drop(number)
         raise
     left, right = iter(standing), iter(numbers)
-    return [next(right if isinstance(query, RowQuery) else left) for query, _, _ in bound]
+    return [next(right if query.in_register else left) for query, _, _ in bound]

@@ -58,7 +58,7 @@ def fitted(core: Core, queries: Iterable[int], stream: StreamDefinition | None =
             except StatementError as error:
                 fault = fault or error
                 continue
-            if isinstance(bound, RowQuery) and [output.name for output in bound.query.select] == names:
+            if bound.in_register and [output.name for output in bound.query.select] == names:
                 found[number] = bound
                 break
         else:

@@ -103,7 +103,7 @@ class SparkLoop:
         self._seldom = Seldom(SELDOM)
         self._beginning = threading.Lock()
         self._mended: dict[str, float] = {}
-        self.query: Any = None
+        self._ticking: Any = None
         self._keeper = threading.Thread(target=self._background, name="millpond-background", daemon=True)
         self._keeper.start()
         # A database may take its time, and neither epochs nor upkeep wait for it.
@@ -124,7 +124,7 @@ class SparkLoop:
             shutil.rmtree(checkpoint, ignore_errors=True)
             rate = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", 1).option("numPartitions", 1)
             ticks = rate.load().writeStream.foreachBatch(self._batch)
-            self.query = ticks.option("checkpointLocation", checkpoint).start()
+            self._ticking = ticks.option("checkpointLocation", checkpoint).start()
 
     def kick(self) -> None:
         """Look for work now."""
@@ -135,14 +135,14 @@ class SparkLoop:
         self._stop.set()
         self._work.set()
         with self._beginning:
-            if self.query is None:  # no epoch has run; Spark may go on starting, for whoever comes next
+            if self._ticking is None:  # no epoch has run; Spark may go on starting, for whoever comes next
                 return
         deadline = time.monotonic() + 60
-        while self.core.epochs.in_flight is not None and self.query.isActive and self.core.epochs.failure is None:
+        while self.core.epochs.in_flight is not None and self._ticking.isActive and self.core.epochs.failure is None:
             if time.monotonic() > deadline:
                 break
             time.sleep(0.01)
-        self.query.stop()
+        self._ticking.stop()
         self._keeper.join(timeout=120)
 
     def _batch(self, frame: Any, batch: int) -> None:
@@ -198,8 +198,8 @@ class SparkLoop:
             return
         upkeep = time.monotonic() + UPKEEP
         while not self._stop.wait(0.05):
-            if not self.query.isActive and self.core.epochs.failure is None:
-                self._fail(EngineError(f"Spark ended the stream of epochs: {self.query.exception()}"))
+            if not self._ticking.isActive and self.core.epochs.failure is None:
+                self._fail(EngineError(f"Spark ended the stream of epochs: {self._ticking.exception()}"))
                 return
             self._jobs.run("looking for back-fills", self._fill)
             self._jobs.run("looking for what is owed", self._mend)

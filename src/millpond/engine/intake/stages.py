@@ -66,8 +66,7 @@ def learn(catalog: Catalog, profile: StageProfile, report: EpochReport) -> None:
             for stream in catalog.streams_of(standing) if standing is not None else ():
                 seconds[stream.id] += spent
         for target, passed in merge.passed.items():
-            derived = catalog.streams[int(target)].derived if int(target) in catalog.streams else None
-            for source in derived.sources if derived is not None else ():
+            for source in catalog.streams[int(target)].sources if int(target) in catalog.streams else ():
                 given[source][int(target)] += passed
     for stage in sorted(rows):
         profile.learn(stage, rows[stage], seconds[stage], given[stage])

@@ -46,10 +46,7 @@ class StreamSources:
 
         def far() -> Reached | None:
             failures = Failures(self.catalogs.catalog, f"the source of {definition.name}")
-            published, owner = (
-                self.epochs.published,
-                query_owner(0 if definition.derived is None else definition.derived.query or 0),
-            )
+            published, owner = self.epochs.published, query_owner(next(iter(definition.queries), 0))
             found = failures.attempt(owner, lambda: reached(failures.catalog, published, definition))
             quarantine(self.catalogs.log, failures.reasons)
             return found

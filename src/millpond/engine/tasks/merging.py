@@ -45,7 +45,7 @@ def _stream_after(manifest: Manifest, stream: StreamDefinition, items: Sequence[
     if stream.derived is None:
         arrival, ends = manifest.arrivals.get(key), stream.id in manifest.ends
         return absorb(before, stream.options, items, manifest.clock, ends, arrival)
-    if stream.derived.retimed:
+    if stream.derived.own_progress:
         return absorb(before, stream.options, items, manifest.clock, announced >= FOREVER)
     return absorb_announced(before, items, announced)
 

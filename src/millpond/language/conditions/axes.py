@@ -39,7 +39,6 @@ _NUMBER = re.compile(r"(\d*)(?:\.(\d*))?(?:[eE][+-]?\d+)?", re.ASCII)
 _DATE = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.(?:\d{3}|\d{6}))?", re.ASCII)
 _DAY = 86_400_000_000
-_MICROSECOND = dt.timedelta(microseconds=1)
 _FIRST_DAY = dt.date(1970, 1, 1).toordinal()
 
 #: Digits of a decimal constant, or of a whole number beside one, so that no common type of DuckDB is too narrow.

@@ -168,7 +168,7 @@ class SelectBinder:
         self.calls = CallWindows(self.select, self.text, window_of(table), stream, self.source)
         if self.calls.common is not None:
             table = with_suffix(table.copy(), window=self.calls.common)
-        ending = bound_window(table, stream, self.source, self.schema) or self.calls.query
+        ending = bound_window(table, stream, self.source, self.schema) or self.calls.shared
         window: AnyWindow | None = ending or bound_row_window(table, stream, self.source)
         feeds = union_feeds(table, stream, self.schema, self.source)
         alias = table.alias or stream.name

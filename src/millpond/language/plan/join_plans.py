@@ -7,7 +7,6 @@ query needs no look at instants between (`relations.joining`).
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Literal
 
 from sqlglot import exp
 
@@ -20,6 +19,7 @@ from millpond.language.resolve.item_owners import Owners
 from millpond.language.rewrite.semi import looks_at_many
 from millpond.support.sql import quote
 from millpond.types import Column, Expression, JoinCondition, JoinEquality, JoinPlan
+from millpond.types.relation_queries import ANTI, ASOF, ASOF_LEFT, FULL, INNER, LEFT, RIGHT, SEMI, JoinKind
 
 #: What a SELECT beside its joins must not have: its answer would not be a function of single joined rows.
 WHOLE = ("group", "having", "qualify", "distinct", "windows", "order", "limit", "offset", "with_")
@@ -29,17 +29,15 @@ _AS_STORED = {
     *("TINYINT", "SMALLINT", "INTEGER", "BIGINT", "FLOAT", "DOUBLE", "VARCHAR", "DATE", "TIMESTAMP", "BOOLEAN")
 }
 
-Kind = Literal["inner", "left", "right", "full", "semi", "anti", "asof", "asof left"]
-
-_KINDS: Mapping[tuple[str, str], Kind] = {
-    ("", ""): "inner", ("", "INNER"): "inner", ("", "CROSS"): "inner", ("LEFT", ""): "left", ("LEFT", "OUTER"): "left",
-    ("RIGHT", ""): "right", ("RIGHT", "OUTER"): "right", ("FULL", ""): "full", ("FULL", "OUTER"): "full",
-    ("", "SEMI"): "semi", ("", "ANTI"): "anti", ("LEFT", "SEMI"): "semi", ("LEFT", "ANTI"): "anti",
+_KINDS: Mapping[tuple[str, str], JoinKind] = {
+    ("", ""): INNER, ("", "INNER"): INNER, ("", "CROSS"): INNER, ("LEFT", ""): LEFT, ("LEFT", "OUTER"): LEFT,
+    ("RIGHT", ""): RIGHT, ("RIGHT", "OUTER"): RIGHT, ("FULL", ""): FULL, ("FULL", "OUTER"): FULL,
+    ("", "SEMI"): SEMI, ("", "ANTI"): ANTI, ("LEFT", "SEMI"): SEMI, ("LEFT", "ANTI"): ANTI,
 }  # fmt: skip
 
 
 #: ASOF joins by side.
-_ASOF: Mapping[str, Kind] = {"": "asof", "LEFT": "asof left"}
+_ASOF: Mapping[str, JoinKind] = {"": ASOF, "LEFT": ASOF_LEFT}
 
 
 def join_plan(
@@ -61,9 +59,9 @@ def join_plan(
     if tree is None or items is None or not streams & {i.name for i in items}:
         return None
     kind = _kind_of(tree.args["joins"], asof)
-    if kind is None or (kind in ("semi", "anti") and items[0].name not in streams):
+    if kind is None or (kind.first_only and items[0].name not in streams):
         return None
-    shown = items[:1] if kind in ("semi", "anti") else items
+    shown = items[:1] if kind.first_only else items
     select = _select(tree.expressions, shown)
     if select is None:
         return None
@@ -83,7 +81,7 @@ def join_plan(
         plain=_plain(tree.expressions, shown, owners, columns),
         conditions=residual,
         names=tuple(i.alias_or_name for i in items),
-        alike=alike_of(equalities) if kind == "inner" else (),
+        alike=alike_of(equalities) if kind.inner else (),
     )
 
 
@@ -102,24 +100,24 @@ def _items(tree: exp.Select, columns: Mapping[str, Sequence[Column]]) -> list[ex
     return items
 
 
-def _kind_of(joins: Sequence[exp.Join], asof: bool) -> Kind | None:
+def _kind_of(joins: Sequence[exp.Join], asof: bool) -> JoinKind | None:
     """The kind of a join; None for one that is not planned: of several kinds, or an outer one of more than two items.
 
     asof: whether ASOF joins are planned.
     """
     kinds = {_KINDS.get((j.side, j.kind)) for j in joins}
-    if None in kinds or (kinds != {"inner"} and len(joins) > 1):
+    if None in kinds or (kinds != {INNER} and len(joins) > 1):
         return None
     if not any(j.method for j in joins):
         return _KINDS[joins[0].side, joins[0].kind]
     return _ASOF.get(joins[0].side) if asof and len(joins) == 1 and not joins[0].kind else None
 
 
-def _tests(tree: exp.Select, kind: Kind) -> tuple[list[exp.Expr], exp.Expr | None]:
+def _tests(tree: exp.Select, kind: JoinKind) -> tuple[list[exp.Expr], exp.Expr | None]:
     """What makes a joined row, and what the answer must pass beside that: nothing where the join is an inner one."""
     tests = [j.args["on"] for j in tree.args["joins"] if j.args.get("on")]
     where = tree.args["where"].this if tree.args.get("where") is not None else None
-    if kind == "inner" and where is not None:
+    if kind.inner and where is not None:
         return [*tests, where], None
     return tests, where
 

@@ -85,7 +85,7 @@ def check_pairs(
             "the same [RANGE TUMBLING 5 MINUTES] behind both",
         )  # fmt: skip
     if joined is not None:
-        if joined.kind in ("asof", "asof left"):
+        if joined.kind.latest:
             _check_asof(tree, kinds[0], times, source)
         return joined
     for key, what in (("group", "GROUP BY"), ("distinct", "DISTINCT"), ("order", "ORDER BY"), ("limit", "LIMIT")):

@@ -38,7 +38,7 @@ def spread_of(
     Returns: nothing where the rows must stay together.
     """
     streams = {n for n, name in enumerate(plan.items) if name in windows}
-    kept = set(plan.alone)
+    kept = set(plan.kind.alone)
     if not kept <= streams:  # every shard would report the rows of a table that meet nothing
         return ()
     for by_item, shown in _keys(tree, plan, columns, windows):
@@ -57,7 +57,7 @@ def hashes_of(
 
     Arguments: as of `spread_of`.
     """
-    if plan.kind != "inner":
+    if not plan.kind.inner:
         return ()
     streams = [n for n, name in enumerate(plan.items) if name in windows]
     found = (
@@ -77,7 +77,7 @@ def _keys(
     items = [tree.args["from_"].this, *(j.this for j in tree.args.get("joins") or [])]
     kinds = [{c.name.lower(): _KINDS.get(c.type) for c in columns[name]} for name in plan.items]
     names = [{c.name.lower(): c.name for c in columns[name]} for name in plan.items]
-    shown = _shown(tree, Owners(items, columns), names, plan.kind)
+    shown = _shown(tree, Owners(items, columns), names, plan.kind.first_only)
     for places in _equal(plan, names):
         by_item = {n: c for n, c in sorted(places, reverse=True) if _stays(windows.get(plan.items[n]), c)}
         kind, *others = {kinds[n][c] for n, c in places}
@@ -122,8 +122,7 @@ def deal_of(
     """
     keys = {n: key for n, key in enumerate(spread) if key is not None}
     streams = list(keys)
-    dealt = {"left": [0], "right": [1], "full": [], "semi": [0], "anti": [0]}.get(plan.kind, streams)
-    dealt = sorted((n for n in dealt if n in streams), key=lambda n: -sizes[n] if sizes else 0)
+    dealt = sorted((n for n in streams if {*plan.kind.alone} <= {n}), key=lambda n: -sizes[n] if sizes else 0)
     for number in dealt if len(streams) > 1 else []:
         shown = [quote(c) for n, c in plan.plain if n == number and c not in keys[number].columns]
         if shown and not isinstance(windows[plan.items[number]], LatestRowsWindow):
@@ -152,7 +151,7 @@ def _equal(plan: JoinPlan, names: Sequence[Mapping[str, str]]) -> list[set[_Plac
     return classes
 
 
-def _shown(tree: exp.Expr, owners: Owners, names: Sequence[Mapping[str, str]], kind: str) -> set[_Place]:
+def _shown(tree: exp.Expr, owners: Owners, names: Sequence[Mapping[str, str]], first_only: bool) -> set[_Place]:
     """The columns that stand in the select list as they are."""
     found: set[_Place] = set()
     for each in tree.expressions:
@@ -161,7 +160,7 @@ def _shown(tree: exp.Expr, owners: Owners, names: Sequence[Mapping[str, str]], k
         if star:
             table = node.table.lower() if isinstance(node, exp.Column) else ""
             for n, name in enumerate(owners.names):
-                if table in ("", name) and not (kind in ("semi", "anti") and n):
+                if table in ("", name) and not (first_only and n):
                     found |= {(n, c) for c in names[n]}
         elif isinstance(node, exp.Column) and (owner := owners.of(node)) is not None:
             found.add((owner, node.name.lower()))

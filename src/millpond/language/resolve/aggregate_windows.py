@@ -70,7 +70,7 @@ class CallWindows:
     ) -> None:
         self.source = source
         self.common: WindowClause | None = None
-        self.query: TimeWindow | LandmarkWindow | None = None
+        self.shared: TimeWindow | LandmarkWindow | None = None
         calls = windowed_calls(select, text)
         for node in calls:
             if not is_aggregate(node.this):
@@ -97,7 +97,7 @@ class CallWindows:
             return
         for node in calls:
             self._check(node.window, self._windows[node.window], self._windows[calls[0].window])
-        self.query = _around(list(self._windows.values()))
+        self.shared = _around(list(self._windows.values()))
 
     def _must_end_at_instants(self, clause: WindowClause) -> None:
         if clause.slide_rows is not None or clause.extent in ("kind", "session") or clause.calendar is not None:
@@ -124,7 +124,7 @@ class CallWindows:
         Raises:
             StatementError: there are several windows, and the call has none.
         """
-        if self.query is None:
+        if self.shared is None:
             return None, None
         if not isinstance(node, WindowedCall):
             inner = called(node)
@@ -134,7 +134,7 @@ class CallWindows:
                 _WORKS,
             )
         window = self._windows[node.window]
-        if window == self.query:
+        if window == self.shared:
             return None, None
         if isinstance(window, TimeWindow):
             return window.range, None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from millpond.language.syntax.source_text import Source
-from millpond.types import Expression, RowWindowQuery, StreamDefinition, WindowedQuery
+from millpond.types import Expression, StreamDefinition, WindowedQuery
 
 
 def over_corrections(query: WindowedQuery, table: exp.Table, stream: StreamDefinition, source: Source) -> WindowedQuery:
@@ -18,7 +18,7 @@ def over_corrections(query: WindowedQuery, table: exp.Table, stream: StreamDefin
     if not stream.takes_back:
         return query
     name = stream.name
-    if isinstance(query, RowWindowQuery):
+    if query.numbered:
         raise source.error(
             f"windows that end with rows are not available over {name}, which takes rows back",
             table,

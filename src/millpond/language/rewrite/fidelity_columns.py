@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from millpond.types import EXACT, WEIGHT, Aggregate, Expression, Output, Reduction, RowScan, ScanQuery, WindowedQuery
+from millpond.types import EXACT, WEIGHT, Aggregate, Expression, Output, Reduction, ScanQuery, WindowedQuery
 from millpond.types.reduction_forms import SMALL
 
 #: Aggregates that have an interval.
@@ -25,7 +25,7 @@ def with_fidelity(query: WindowedQuery | ScanQuery, reduction: Reduction) -> Win
     if not reduction.samples:
         return query
     taken = {o.name.lower() for o in query.select} | {EXACT}
-    if isinstance(query, RowScan):
+    if not query.of_groups:
         share = Output(_free("fraction", taken), Expression.column_of(WEIGHT).within("(1 / ", ")", "DOUBLE"))
         return replace(query, select=(*query.select, share))
     aggregates = [replace(a, measure="estimate") for a in query.aggregates]

@@ -33,15 +33,13 @@ from millpond.language.syntax.window_clause import WindowClause
 from millpond.language.syntax.written_select import WrittenSelect
 from millpond.types import (
     ARRIVAL,
-    NUMBER,
+    AnswerDerivation,
     Column,
-    Derivation,
     InnerStream,
     LatestRowsWindow,
     PairsQuery,
     Query,
     QueryDefinition,
-    Relational,
     RelationQuery,
     RowWindowQuery,
     SessionQuery,
@@ -454,22 +452,21 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
 
     Raises: StatementError where it is no stream.
     """
-    if isinstance(query, WindowedQuery):
+    none = "a window stands behind a stream, and what is in these parentheses is none"
+    if query.in_register:
+        raise source.error(none, unnamed.select, _ROWS_WORK)
+    if not query.of_instants:
         return _of_windows(unnamed, query)
-    if not isinstance(query, Relational) or not query.makes_stream:
-        windows = [i.window for i in query.inputs] if isinstance(query, RelationQuery) else []
-        latest = any(isinstance(w, LatestRowsWindow) and w.partition for w in windows)
-        message = "a window stands behind a stream, and what is in these parentheses is none"
-        message = "the last row of each key stands in windows that tumble, and as plain columns" if latest else message
+    if not query.makes_stream:
+        latest = any(isinstance(i.window, LatestRowsWindow) and i.window.partition for i in query.inputs)
+        message = "the last row of each key stands in windows that tumble, and as plain columns" if latest else none
         raise source.error(message, unnamed.select, _LATEST_WORK if latest else _ROWS_WORK)
-    if isinstance(query, RelationQuery) and query.operator == "rstream":
+    if query.repeats:
         raise source.error(
             "RSTREAM reports all of a relation again and again: a stream of it has a name", unnamed.select,
             "CREATE STREAM x WITH (every='1 minute') AS SELECT RSTREAM(…), and the window behind x",
         )  # fmt: skip
-    # A pair of an inner join is never taken back, unless what it is made of is.
-    kept = isinstance(query, PairsQuery) and query.join.kind == "inner"
-    forward = kept and not any(i.signed for i in query.inputs)
+    forward = query.adds_only and not any(i.signed for i in query.inputs)
     columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select)]
     columns += [Column("revision", "BIGINT")] if forward else []
     columns += [Column("op", "VARCHAR")]
@@ -478,15 +475,13 @@ def inner_stream(unnamed: Unnamed, query: Query, source: Source) -> InnerStream:
 
 def _of_windows(unnamed: Unnamed, query: WindowedQuery) -> InnerStream:
     """The stream of the answers of windows: a late row takes the answers back that it changes, and gives new ones."""
-    number = (NUMBER,) if isinstance(query, RowWindowQuery) else ()
-    answers = (Column("window_start", "TIMESTAMP"), Column("window_end", "TIMESTAMP"), *number)
-    columns = (*answers, *(Column(o.name, o.type) for o in query.select), Column("op", "VARCHAR"))
+    columns = (*query.time_columns, *(Column(o.name, o.type) for o in query.select), Column("op", "VARCHAR"))
     return InnerStream(unnamed.name, query, "retract", columns, unnamed.time)
 
 
 def stream_of(inner: InnerStream, name: str = "", sources: Sequence[int] = (), query: int = 0) -> StreamDefinition:
     """The definition of a stream without a name."""
-    derivation = Derivation(tuple(sources), query, revisions=inner.revisions)
+    derivation = AnswerDerivation(sources=tuple(sources), query=query, revisions=inner.revisions)
     options = StreamOptions(source="derived", time=inner.time)
     return StreamDefinition(name or inner.name, inner.columns, options, 0, derivation)
 

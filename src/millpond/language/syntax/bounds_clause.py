@@ -16,6 +16,7 @@ from millpond.language.syntax.source_text import nearest
 from millpond.support.errors import StatementError
 from millpond.types import Edge, Span
 from millpond.types.durations import UNITS, parse_duration, parse_timestamp, to_microseconds
+from millpond.types.selections import NOW, OPEN, ConstantEdge, NowEdge, RowsEdge
 
 WORKS = "BEGIN NOW - INTERVAL '5 minutes' END NOW"
 _TYPES = ("TIMESTAMP", "TIMESTAMPTZ", "DATE")
@@ -132,7 +133,7 @@ class EdgeReader:
                 self.fail("FOR names one of the streams", expected="FOR stream, or FOR alias")
             alias, alias_place = name.text, (name.start, name.end + 1)
             self.index += 1
-        span = Span(begin if begin is not None else Edge(), end if end is not None else Edge("now"))
+        span = Span(OPEN if begin is None else begin, NOW if end is None else end)
         stop = self.tokens[self.index - 1]
         return BoundsClause(span, (first.start, stop.end + 1), alias, alias_place)
 
@@ -141,13 +142,7 @@ class EdgeReader:
         first = self.token
         begin = self.edge("BEGIN") if self.take("BEGIN") else None
         end = self.edge("END") if self.take("END") else None
-        same = begin is not None and end is not None and begin.kind == end.kind
-        if (
-            begin is not None
-            and end is not None
-            and same
-            and (begin.value < end.value if begin.kind == "rows" else begin.value > end.value)
-        ):
+        if begin is not None and end is not None and begin.follows(end):
             self.fail("the window begins after it ends", first)
         return begin, end
 
@@ -173,7 +168,7 @@ class EdgeReader:
         except ValueError as fault:
             self.fail(str(fault), text, f"{which} TIMESTAMP '2024-05-01 12:00:00'")
         self.index += 1
-        return Edge("constant", value)
+        return ConstantEdge(value)
 
     def moving(self, which: str, first: Token) -> Edge:
         """What may follow NOW."""
@@ -184,11 +179,11 @@ class EdgeReader:
             if rows is not None:
                 if sign > 0 or total:
                     self.fail("a number of rows counts back from NOW", first, f"{which} NOW - 1000 ROWS")
-                return Edge("rows", rows)
+                return RowsEdge(rows)
             total += sign * self.time()
         if abs(total) > _LIMIT:
             self.fail("the span of time is too long", first)
-        return Edge("now", total)
+        return NowEdge(total)
 
     def rows(self) -> int | None:
         """`n ROWS`, or None."""

@@ -12,20 +12,6 @@ from millpond.language.syntax.statement_types import Statement
 from millpond.support.errors import Refusal, StatementError
 
 
-def token_place(statement: Statement, word: str) -> tuple[int, int]:
-    """Start and end of a name, a text or a keyword in a statement's script, case aside.
-
-    The name of what the statement is about goes first, then what stands behind it. A word that does not stand there
-    (it was made from something else): the first word of the statement.
-
-    >>> from millpond.language import parse
-    >>> (statement,) = parse("CREATE STREAM r (ts TIMESTAMP) WITH (event_time = 'ts')")
-    >>> token_place(statement, "r"), token_place(statement, "ts")
-    ((14, 15), (17, 19))
-    """
-    return _place_of(statement, word) or _first(statement)
-
-
 @contextmanager
 def pointing(statement: Statement) -> Iterator[None]:
     """Inside of it a `Refusal` becomes an error that points into the statement.

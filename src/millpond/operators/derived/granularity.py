@@ -32,7 +32,7 @@ def is_needed(
     if bound >= FOREVER or known <= NEVER or catalog.streams[stream].options.late == "drop":
         return True
     derivation = catalog.streams[stream].derived
-    if derivation is not None and derivation.retimed:  # its own rows say how far it is
+    if derivation is not None and derivation.own_progress:  # its own rows say how far it is
         return False
     users = list(_users(catalog, stream))
     high = published.progress.get(str(stream), StreamProgress()).high
@@ -47,5 +47,5 @@ def _users(catalog: Catalog, stream: int) -> Iterator[Standing]:
     """The queries over a stream, and over streams of its rows."""
     yield from (q for q in catalog.on_stream(stream) if q.status != "quarantined")
     for follower in catalog.streams.values():
-        if follower.derived is not None and follower.goes_with_source and stream in follower.derived.sources:
+        if follower.goes_with_source and stream in follower.sources:
             yield from _users(catalog, follower.id)

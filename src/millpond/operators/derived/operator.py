@@ -22,6 +22,7 @@ from millpond.operators.plan_facts import PlanFacts, work_facts
 from millpond.tables import read_chunks
 from millpond.types import StreamDefinition
 from millpond.types.plan_nodes import Fact, PlanNode
+from millpond.types.stream_definitions import RowDerivation
 
 
 class RowsPasser(Mapper):
@@ -63,24 +64,22 @@ class DerivedRows(Operator):
     """A stream that is made of the rows of another one."""
 
     def __init__(self, catalog: Catalog, stream: StreamDefinition) -> None:
-        assert stream.derived is not None
+        assert isinstance(stream.derived, RowDerivation)
         self.catalog, self.stream, self.owner = catalog, stream, derived_owner(stream.id)
-        self.first_epoch = stream.derived.first_epoch
+        self.derived, self.first_epoch = stream.derived, stream.derived.first_epoch
 
     @classmethod
     def of(cls, catalog: Catalog) -> Iterable[DerivedRows]:
         """See `Operator`."""
-        return [cls(catalog, s) for s in catalog.streams.values() if s.derived is not None and s.derived.query is None]
+        return [cls(catalog, s) for s in catalog.streams.values() if isinstance(s.derived, RowDerivation)]
 
     def mapper(self, task: MapTask) -> Mapper | None:
         """See `Operator`."""
-        derived = self.stream.derived
-        return RowsPasser(task, self.stream) if derived is not None and task.stream.id in derived.sources else None
+        return RowsPasser(task, self.stream) if task.stream.id in self.derived.sources else None
 
     def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
         """See `Operator`."""
-        derived = self.stream.derived
-        assert derived is not None
+        derived = self.derived
         found = [Fact("filter", str(derived.where))] if derived.where else []
         found.append(Fact("columns", ", ".join(str(o.expression) for o in derived.select)))
         found += [*order_facts(facts, stream_subject(self.stream)), *work_facts(facts, self.owner)]
@@ -108,7 +107,7 @@ class DerivedAnswers(Operator):
     def of(cls, catalog: Catalog) -> Iterable[DerivedAnswers]:
         """See `Operator`."""
         running = {q.id: q for q in catalog.running()}
-        made = [(s, running.get(s.derived.query or 0)) for s in catalog.streams.values() if s.derived is not None]
+        made = [(s, running.get(q)) for s in catalog.streams.values() for q in s.queries]
         return [cls(catalog, stream, standing) for stream, standing in made if standing is not None]
 
     def users(self) -> Sequence[Standing]:

@@ -23,7 +23,8 @@ from millpond.sources.intake_log import Item
 from millpond.synopses import connection, query_ordered
 from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.tolerance import bisect
-from millpond.types import Derivation, StreamDefinition, WindowQuery, columns_read
+from millpond.types import StreamDefinition, WindowQuery, columns_read
+from millpond.types.stream_definitions import AnswerDerivation, RowDerivation
 from millpond.windows import first_end_after
 
 
@@ -41,24 +42,20 @@ def reached(catalog: Catalog, published: Published, stream: StreamDefinition) ->
     assert derivation is not None
     if published.epoch < derivation.first_epoch - 1:
         return None
-    if derivation.query is None:
-        source = published.progress.get(str(derivation.sources[0]), StreamProgress())
-        return Reached(published.epoch, source.bound)
-    standing = catalog.queries.get(derivation.query)
-    progress = published.queries.get(str(derivation.query), QueryProgress())
-    stands = standing is None or standing.status == "quarantined"
-    return Reached(published.epoch, NEVER if stands or standing is None else answered(standing, progress.closed))
+    if isinstance(derivation, AnswerDerivation):
+        standing = catalog.queries.get(derivation.query)
+        progress = published.queries.get(str(derivation.query), QueryProgress())
+        stands = standing is None or standing.status == "quarantined"
+        return Reached(published.epoch, NEVER if stands or standing is None else answered(standing, progress.closed))
+    source = published.progress.get(str(derivation.sources[0]), StreamProgress())
+    return Reached(published.epoch, source.bound)
 
 
 def followers(catalog: Catalog, stream: int) -> list[int]:
     """A stream and those that are derived from its rows, near ones first: their progress is its own."""
     found = [stream]
     for each in found:
-        found += [
-            s.id
-            for s in catalog.streams.values()
-            if s.derived is not None and s.goes_with_source and each in s.derived.sources
-        ]
+        found += [s.id for s in catalog.streams.values() if s.goes_with_source and each in s.sources]
     return found
 
 
@@ -100,7 +97,7 @@ def pass_rows(
         screens: of the task, for conditions with registered functions.
     """
     derivation = stream.derived
-    if derivation is None or derivation.query is not None or source.id not in derivation.sources:
+    if not isinstance(derivation, RowDerivation) or source.id not in derivation.sources:
         return None
     if derivation.first_epoch > epoch or not segment.num_rows:
         return None
@@ -116,7 +113,7 @@ def pass_rows(
     return Passed(passed.rows, pa.concat_tables(failed) if failed else None)
 
 
-def project(source: StreamDefinition, derivation: Derivation, segment: pa.Table) -> Passed:
+def project(source: StreamDefinition, derivation: RowDerivation, segment: pa.Table) -> Passed:
     """The rows that pass the condition, with the columns of the SELECT list. Failing rows are found by bisection."""
     sql = _projection(source, derivation)
     parted = bisect(lambda piece: query_ordered(connection(), sql, __rows=piece), segment)
@@ -124,7 +121,7 @@ def project(source: StreamDefinition, derivation: Derivation, segment: pa.Table)
     return Passed(rows, parted.failed)
 
 
-def _projection(source: StreamDefinition, derivation: Derivation) -> str:
+def _projection(source: StreamDefinition, derivation: RowDerivation) -> str:
     outputs = [o.sql for o in derivation.select]
     rows = as_declared(
         "__rows", casts_of(source), columns_read(derivation.where, *(o.expression for o in derivation.select))

@@ -26,6 +26,7 @@ from millpond.support.errors import EngineError
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
+from millpond.types.stream_definitions import RowDerivation
 
 #: Files that one task may write.
 _FILES_PER_TASK = 1000
@@ -33,7 +34,7 @@ _FILES_PER_TASK = 1000
 
 def make_past(stream: StreamDefinition, past: Past) -> None:
     """Make the past of one derived stream; a repetition writes the same files."""
-    assert stream.derived is not None
+    assert isinstance(stream.derived, RowDerivation)
     derivation, archives = stream.derived, past.archives
     source = past.catalog.streams[derivation.sources[0]]
     epoch = derivation.first_epoch - 1
@@ -55,7 +56,7 @@ def make_past(stream: StreamDefinition, past: Past) -> None:
 
 def _map(pond: str, source: dict[str, Any], stream: dict[str, Any], tasks: list[Any], task: int) -> Iterator[Parcel]:
     taken, given = from_json(StreamDefinition, source), from_json(StreamDefinition, stream)
-    assert given.derived is not None
+    assert isinstance(given.derived, RowDerivation)
     names = []
     splits = [from_json(ScanSplit, s) for s in tasks[task]]
     failures = Failures(Catalog(), f"the past of stream {given.name}")

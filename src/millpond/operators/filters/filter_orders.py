@@ -21,6 +21,7 @@ from millpond.synopses.conjunctions import conjunction_of
 from millpond.synopses.partials.specs import casts_of
 from millpond.tables import write_durably
 from millpond.types import Expression, StreamDefinition, from_json, to_json
+from millpond.types.stream_definitions import RowDerivation
 
 #: The file of the plan log, a JSON line each; beyond `LARGE` bytes, and twice as many as it was written with, it is
 #: written anew with what is remembered.
@@ -49,7 +50,7 @@ class Screens:
 
     def of_stream(self, source: StreamDefinition, stream: StreamDefinition) -> Screen | None:
         """The screen of a derived stream of rows."""
-        assert stream.derived is not None
+        assert isinstance(stream.derived, RowDerivation)
         return self.of(stream_subject(stream), stream.derived.where, casts_of(source))
 
     def report(self) -> dict[str, Any]:

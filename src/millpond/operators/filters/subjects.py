@@ -18,6 +18,7 @@ from millpond.manifests.quarantine import Failures
 from millpond.synopses.conjunctions import Conjunction, conjunction_of
 from millpond.types import JoinPlan, QueryOptions, RelationQuery, StreamDefinition
 from millpond.types.join_graphs import JoinGraph, graph_of
+from millpond.types.stream_definitions import RowDerivation
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,7 @@ def pipelines_of(standing: Standing) -> Iterator[PipelineSubject]:
     if not isinstance(relation, RelationQuery):
         return
     plan = relation.joined
-    if plan is None or plan.kind != "inner" or len(plan.items) < 3 or not plan.names:
+    if plan is None or not plan.kind.inner or len(plan.items) < 3 or not plan.names:
         return
     streams = {i.alias for i in relation.inputs}
     for number, alias in enumerate(plan.items):
@@ -189,7 +190,7 @@ def _filters(catalog: Catalog) -> Iterator[FilterSubject]:
             options = options_of(users[0].options) if users else FilterOptions()
             yield FilterSubject(owner, options, tuple(u.name for u in users), conjunction)
     for stream in catalog.streams.values():
-        if stream.derived is not None and stream.derived.query is None:
+        if isinstance(stream.derived, RowDerivation):
             conjunction = conjunction_of(stream.derived.where)
             if conjunction is not None:
                 options = options_of(stream.derived.options or QueryOptions())

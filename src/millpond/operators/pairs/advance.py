@@ -24,7 +24,7 @@ from millpond.operators.relational.visibility import pruned, revises, with_floor
 from millpond.operators.windowed.advance import Advanced
 from millpond.progress import FOREVER, NEVER
 from millpond.relations import numbered, numbers_of, shown
-from millpond.relations.bands import Mask, Reached, Seen, alone_of, marks_of, needed_from, pair_changes
+from millpond.relations.bands import Mask, Reached, Seen, marks_of, needed_from, pair_changes
 from millpond.relations.spans import in_order, left_of
 from millpond.support.distinct import is_among
 from millpond.types import PairsQuery, QueryOptions, RelationInput
@@ -154,7 +154,7 @@ def owed_pairs(
 def _decided(query: PairsQuery, number: int, times: npt.NDArray[np.int64], before: Progress, after: Progress) -> Mask:
     """Which rows of an input may have become certain to be alone: the other one's bound came by where they reach."""
     none = np.zeros(len(times), bool)
-    if number not in alone_of(query) or (before.own.sides, before.own.side_groups) == (
+    if number not in query.join.kind.alone or (before.own.sides, before.own.side_groups) == (
         after.own.sides,
         after.own.side_groups,
     ):

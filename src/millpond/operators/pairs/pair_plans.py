@@ -5,7 +5,6 @@ from __future__ import annotations
 from millpond.catalog import Standing
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.relational_plans import relational_plan
-from millpond.relations.bands import alone_of
 from millpond.types import PairsQuery
 from millpond.types.plan_nodes import Fact, PlanNode, said
 
@@ -25,10 +24,10 @@ def _plan(query: PairsQuery) -> list[Fact]:
         Fact("keys", keys),
         said("dropped", going),
     ]
-    if join.kind in ("asof", "asof left"):
+    if join.kind.latest:
         latest = f"a row of {first} is joined with its latest partner when {second} has passed it"
         return [*found, said("latest", latest)]
-    told = {"semi": "has no partner, and is left out,", "anti": "has no partner"}.get(join.kind, "is alone")
+    told = "has no partner" + ", and is left out," * join.kind.partnered if join.kind.first_only else "is alone"
     names = (first, second)
-    alone = [f"a row of {names[n]} {told} when {names[1 - n]} has passed its reach" for n in alone_of(query)]
+    alone = [f"a row of {names[n]} {told} when {names[1 - n]} has passed its reach" for n in join.kind.alone]
     return [*found, *(said("alone", each) for each in alone)]

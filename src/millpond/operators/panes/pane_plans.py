@@ -12,7 +12,6 @@ from millpond.synopses import PanesSpec, is_holistic
 from millpond.synopses.aggregates.splits import SKETCHES
 from millpond.synopses.aggregates.statistics import family_of, kept_by
 from millpond.types import (
-    MERGED,
     Aggregate,
     CalendarSpan,
     CalendarWindow,
@@ -124,8 +123,8 @@ def _kept(aggregate: Aggregate) -> Fact:
     function = aggregate.function
     if (statistic := kept_by(aggregate)) is not None:
         return Fact("approximate" if family_of(function) in SKETCHES else "holistic", f"{function} {statistic}")
-    if function == MERGED:
-        name = aggregate.parameters[0].split("__")[1]
+    if aggregate.states_of:
+        name = aggregate.states_of.split("__")[1]
         return Fact("bounded", f"{name} keeps a state of its own of each pane and group, at most {STATE_LIMIT} bytes")
     if is_holistic(aggregate):
         kept = "distinct values" if aggregate.distinct else "values"

@@ -16,7 +16,7 @@ def graph_facts(relation: RelationQuery, plan: JoinPlan, pipelines: bool) -> Ite
     Args:
         pipelines: whether they are told; of a standing query it is known what they are now (`order_facts`).
     """
-    if plan.kind != "inner":
+    if not plan.kind.inner:
         return
     graph, names = graph_of(plan), names_of(relation, plan)
     if graph.count > 2 or len(graph.parts) > 1:
@@ -80,7 +80,7 @@ def place_facts(relation: RelationQuery, plan: JoinPlan) -> list[Fact]:
 
 def _together(relation: RelationQuery, plan: JoinPlan) -> str:
     """Why the rows of a join are in one shard."""
-    if plan.kind == "inner":
+    if plan.kind.inner:
         graph, names = graph_of(plan), names_of(relation, plan)
         streams = {n for n, alias in enumerate(plan.items) if alias in {i.alias for i in relation.inputs}}
         if len(streams) > 1 and not any(streams <= key.keys() for key in graph.keys):

@@ -49,7 +49,8 @@ class HeldStream:
     def progress(self) -> StreamProgress:
         """How far it is."""
         times = event_times(self.rows, self.stream.options.time)
-        return StreamProgress(self.until, int(times.max()) if len(times) else NEVER)
+        high = int(times.max()) if len(times) else NEVER
+        return StreamProgress(self.until, high, ended=self.until >= FOREVER)
 
     def within(self, wanted: Range) -> pa.Table:
         """The rows with event times in a range, which is closed and open."""

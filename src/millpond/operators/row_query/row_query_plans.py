@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from millpond.types import Edge, GroupScan, RowQuery, Side
-from millpond.types.durations import duration
-from millpond.types.instants import moment
+from millpond.types import GroupScan, RowQuery, Side
 from millpond.types.plan_nodes import Fact, PlanNode, said
 
 
@@ -32,7 +30,7 @@ def row_query_plan(query: RowQuery) -> PlanNode:
 
 def _side(side: Side) -> Iterator[Fact]:
     """The window of a stream, and its condition as the predicate index has it."""
-    yield Fact("window", f"BEGIN {_edge(side.span.begin)} END {_edge(side.span.end)}")
+    yield Fact("window", f"BEGIN {side.span.begin} END {side.span.end}")
     if side.where:
         yield Fact("condition", str(side.where))
     attributes = sorted({i.attribute for box in side.boxes for i in box})
@@ -44,15 +42,3 @@ def _side(side: Side) -> Iterator[Fact]:
         yield said("predicate index", f"predicate index on {', '.join(indexed)}; {alternatives}")
     if listed:
         yield Fact("predicate list", ", ".join(listed))
-
-
-def _edge(edge: Edge) -> str:
-    if edge.kind == "open":
-        return "-"
-    if edge.kind == "constant":
-        return f"TIMESTAMP '{moment(edge.value)}'"
-    if edge.kind == "rows":
-        return f"NOW - {edge.value} ROWS"
-    if edge.value == 0:
-        return "NOW"
-    return f"NOW {'-' if edge.value < 0 else '+'} {duration(abs(edge.value))}"

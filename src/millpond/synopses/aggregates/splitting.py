@@ -14,7 +14,7 @@ from millpond.synopses.aggregates.splits import ENTRIES, Component, Kind, Split
 from millpond.synopses.aggregates.statistics import family_of, statistic
 from millpond.synopses.aggregates.taken_back import split_of
 from millpond.synopses.aggregates.weighted import weighted
-from millpond.types import ADD, MERGED, WEIGHT, Aggregate, Expression, composed
+from millpond.types import ADD, WEIGHT, Aggregate, Expression, composed
 
 _SMALL = {"TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BOOLEAN"}
 _INTEGERS = _SMALL | {"BIGINT", "UBIGINT"}
@@ -44,7 +44,7 @@ def components_of(aggregate: Aggregate, time: str) -> Split:
     if aggregate.measure:  # each of its components looks at what rows weigh
         split, beside = weighted(aggregate, lambda each: _split(each, time), _component), [WEIGHT]
     given = [*aggregate.arguments, *(t.expression for t in aggregate.order)]
-    safe = aggregate.filter is None and aggregate.function != MERGED and all(e.column is not None for e in given)
+    safe = aggregate.filter is None and not aggregate.states_of and all(e.column is not None for e in given)
     components = tuple(
         replace(
             c,
@@ -67,7 +67,7 @@ def _split(aggregate: Aggregate, time: str) -> Split:
         return statistic(aggregate, time)
     if aggregate.distinct and function not in ("min", "max", "bool_and", "bool_or", "bit_and", "bit_or"):
         return _distinct(aggregate, where)
-    if function == MERGED:
+    if aggregate.states_of:
         return _states(aggregate, where)
     if function == "count_star":
         return _counted(_component("add", ("", f"count(*){where}"), alone="1::BIGINT"))
@@ -101,7 +101,7 @@ def _split(aggregate: Aggregate, time: str) -> Split:
 
 def _states(aggregate: Aggregate, where: str) -> Split:
     """A registered aggregate: a list of one state, of all rows of a group, whatever their order."""
-    (reference,) = aggregate.parameters
+    reference = aggregate.states_of
     lists = ", ".join(f"list({each}){where}" for each in aggregate.arguments)
     states = _component("states", ("", f"(CASE WHEN count(*){where} > 0 THEN [{reference}{ADD}({lists})] END)"))
     return Split((replace(states, function=reference),), states.name)

@@ -14,7 +14,7 @@ import hashlib
 from millpond.support.sql import quote
 from millpond.synopses.aggregates.splits import VALUE, Component, Kind, Split
 from millpond.synopses.aggregates.statistics import family_of, kept_arguments, over_rows
-from millpond.types import ADD, MERGED, Aggregate, Expression
+from millpond.types import ADD, Aggregate, Expression
 
 #: 1 for a row that came, -1 for one that goes.
 SIGN = """(CASE "op" WHEN '-' THEN -1 ELSE 1 END)"""
@@ -87,8 +87,8 @@ def _call(aggregate: Aggregate) -> str:
     function = aggregate.function
     arguments = [f"e.a{n}" for n in range(len(aggregate.arguments))]
     place = "e.t, e.r"
-    if function == MERGED:
-        return f"[{aggregate.parameters[0]}{ADD}({', '.join(f'list({each})' for each in arguments)})]"
+    if aggregate.states_of:
+        return f"[{aggregate.states_of}{ADD}({', '.join(f'list({each})' for each in arguments)})]"
     if function in ("first", "last"):
         return f"{function}({arguments[0]} ORDER BY {place})"
     if function in ("arg_min", "arg_max"):
