@@ -28,6 +28,8 @@ class Answer(Variant, ABC):
     as_retained: it sees rows for as long as retention says; else for as long as their files are there.
     keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
         is a bag, and revisions add rows to it and take others out.
+    holds_end: windows hold the instant of their end, so that one is over when the watermark is beyond it.
+    ends_now: windows end with rows, so that for who asks now one is over that ends with the newest.
     """
 
     time_columns: ClassVar[tuple[Column, ...]] = ()
@@ -38,6 +40,8 @@ class Answer(Variant, ABC):
     adds_up: ClassVar[bool] = False
     as_retained: ClassVar[bool] = False
     keyed: ClassVar[bool] = True
+    holds_end: ClassVar[bool] = False
+    ends_now: ClassVar[bool] = False
 
     select: tuple[Output, ...]
     text: str = ""

@@ -38,10 +38,7 @@ class StreamQuery(Answer):
         goes on with the type that it was bound to.
     signed: rows of the stream with `op = '-'` take others back.
     lookup: tables that the rows are joined with before they enter windows; expressions are over the joined rows then.
-    holds_end: windows hold the instant of their end, so that one is over when the watermark is beyond it.
     """
-
-    holds_end: ClassVar[bool] = False
 
     stream: str
     where: Expression | None = None
@@ -224,6 +221,7 @@ class RowWindowQuery(WindowAggregation):
     time_columns: ClassVar[tuple[Column, ...]] = (*WindowAggregation.time_columns, NUMBER)
     adds_up: ClassVar[Literal[False]] = False
     holds_end: ClassVar[bool] = True
+    ends_now: ClassVar[bool] = True
     numbered: ClassVar[bool] = True
     told_apart: ClassVar[tuple[Column, ...]] = (NUMBER,)
 
