@@ -13,9 +13,16 @@ from millpond.archive.design.load import Choice
 from millpond.archive.open_archives import Archives
 from millpond.catalog import Catalog, Standing
 from millpond.tables.executors import InlineExecutor
+from millpond.types.stream_definitions import Derivation, RowDerivation
 
 if TYPE_CHECKING:
     from tests.operators.driver import Driver
+
+
+def _with_past(derived: Derivation, epoch: int) -> Derivation:
+    """Rows are made from what the source has kept; answers have the past that their query has."""
+    begun = replace(derived, first_epoch=epoch)
+    return replace(begun, history=True) if isinstance(begun, RowDerivation) else begun
 
 
 def begun_at(catalog: Catalog, epoch: int) -> Catalog:
@@ -30,9 +37,7 @@ def begun_at(catalog: Catalog, epoch: int) -> Catalog:
         queries[number] = replace(_since_start(standing), first_epoch=epoch, status="backfilling", inputs=inputs)
         stores |= {new: replace(catalog.stores[old], owner=new, first_epoch=epoch) for old, new in own.items()}
     streams = {
-        number: stream
-        if stream.derived is None
-        else replace(stream, derived=replace(stream.derived, first_epoch=epoch, history=True))
+        number: stream if stream.derived is None else replace(stream, derived=_with_past(stream.derived, epoch))
         for number, stream in catalog.streams.items()
     }
     synopses = {owner: replace(each, first_epoch=epoch) for owner, each in catalog.synopses.items()}
