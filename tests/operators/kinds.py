@@ -171,7 +171,7 @@ def _session_answers(case: SessionCase, rows: Mapping[str, Rows]) -> Answer:
 
 
 def _sessions_once(case: SessionCase, rows: Mapping[str, Rows], heard: Heard) -> Answer:
-    return wanted(session_answers(case, _table(rows), None if heard.ended else heard.now + 1))
+    return wanted(session_answers(case, _table(rows), None if heard.ended else heard.now))
 
 
 def _session_invoked(case: SessionCase, rows: Mapping[str, Rows], heard: Heard, at: int | None) -> Answer:

@@ -65,7 +65,7 @@ KINDS = {
         session_cases,
         ("window_start", "window_end"),
         session_answers,
-        lambda case, rows, now: session_answers(case, rows, now + 1),
+        session_answers,
         session_invocation,
         session_revisions,
         latest_sessions,
