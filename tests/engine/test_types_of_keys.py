@@ -21,7 +21,7 @@ from tests.engine.type_forms import FORMS, LAST, TYPES, Form
 from tests.quick import some
 
 #: How many forms a type is run with.
-SOME = 5
+SOME = 4
 
 #: Epochs: rows of each stream as (second, value, v), value one of 'low', 'high', 'null'. The second epoch is late.
 EPOCHS = (

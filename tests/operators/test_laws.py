@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 import pytest
-from hypothesis import assume, given, note, settings
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
 
 from millpond.operators.registry import KINDS
@@ -22,7 +22,7 @@ from tests.operators.kinds import ENTRIES, Answers, Entry
 from tests.operators.planted import BYSTANDER, doomed_in, told, with_bystander
 from tests.operators.shown import last_answers
 from tests.oracle import assert_rows_equal
-from tests.quick import quick_folder
+from tests.quick import many, quick_folder
 
 Check = Callable[[Entry, st.DataObject], None]
 
@@ -32,7 +32,7 @@ def law(check: Check, entries: Sequence[Entry] = ENTRIES) -> Callable[[Entry], N
 
     @pytest.mark.parametrize("entry", entries, ids=lambda entry: entry.kind.__name__)
     def test(entry: Entry) -> None:
-        @settings(max_examples=max(3, int(settings.default.max_examples * entry.share)))
+        @many(0.7 * entry.share, entry.share, least=3)
         @given(st.data())
         def case(data: st.DataObject) -> None:
             check(entry, data)

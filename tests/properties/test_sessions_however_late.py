@@ -84,7 +84,7 @@ CROSSED = _crossing((1326, True), (1406, True), (2832, None), (1386, True))
 MOVED = _crossing((0, True), (50, True), (100, True), (130, True), (191, None), (-30, True))
 
 
-@many(1.5, 1)
+@many(0.8, 1)
 @example(([SessionCase(Case(("b AS c2", *COUNTS), group_by=("b",)), HOUR, "", 2 * HOUR)], [None], *CROSSED, [""] * 3))
 @example(
     (

@@ -21,6 +21,7 @@ from tests.properties.queries import EXACT
 from tests.properties.streams import TYPES, Drawn, cuts, permutations, streams
 from tests.properties.test_invariances import files
 from tests.properties.windows_of_rows import row_cases, session_cases
+from tests.quick import many
 
 Rows = list[tuple[Any, ...]]
 
@@ -80,6 +81,7 @@ def _agree(got: Rows, expected: Rows, stream: Drawn, what: str) -> None:
 
 
 @EACH
+@many(0.6, 1)
 @given(st.data())
 def test_final_answers(kind: Kind, data: st.DataObject) -> None:
     stream = data.draw(streams())
@@ -98,6 +100,7 @@ def test_final_answers(kind: Kind, data: st.DataObject) -> None:
 
 @EACH
 @LATE
+@many(0.6, 1)
 @given(st.data())
 def test_revisions(late: str, kind: Kind, data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=16, gaps=False))
@@ -123,6 +126,7 @@ def test_revisions(late: str, kind: Kind, data: st.DataObject) -> None:
 
 @EACH
 @LATE
+@many(0.6, 1)
 @given(st.data())
 def test_pauses_leave_no_trace(late: str, kind: Kind, data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=20, gaps=False))
@@ -141,6 +145,7 @@ def test_pauses_leave_no_trace(late: str, kind: Kind, data: st.DataObject) -> No
 
 @EACH
 @LATE
+@many(0.6, 1)
 @given(st.data())
 def test_back_fill_at_any_time(late: str, kind: Kind, data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=20, gaps=False))
@@ -158,6 +163,7 @@ def test_back_fill_at_any_time(late: str, kind: Kind, data: st.DataObject) -> No
 
 
 @EACH
+@many(0.6, 1)
 @given(st.data())
 def test_permuted_arrival(kind: Kind, data: st.DataObject) -> None:
     stream = data.draw(streams(gaps=False))
@@ -172,6 +178,7 @@ def test_permuted_arrival(kind: Kind, data: st.DataObject) -> None:
 
 
 @EACH
+@many(0.6, 1)
 @given(st.data())
 def test_asked_for(kind: Kind, data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=16, gaps=False))
@@ -194,6 +201,7 @@ def test_asked_for(kind: Kind, data: st.DataObject) -> None:
 
 
 @EACH
+@many(0.6, 1)
 @given(st.data())
 def test_replay_is_byte_equal(kind: Kind, data: st.DataObject) -> None:
     stream = data.draw(streams(max_rows=16))
