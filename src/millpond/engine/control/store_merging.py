@@ -126,18 +126,16 @@ class _Writer:
         return True
 
     def widen(self, part: Store) -> bool:
-        """Copy the rows of a store that lacks columns, with what the archive has of these.
+        """Copy the rows of a store that lacks columns, with what the archive has of these, file by file.
 
         Returns: whether the archive has all of the rows.
         """
-        lacking = list(self._lacking(part))
-        if not lacking:
-            return True
-        times = [pc.min_max(rows["_t"]).as_py() for _, rows in lacking]
-        archived = self._archived(part, min(t["min"] for t in times), max(t["max"] for t in times))
-        for segment, rows in lacking:
-            ids = rows["_id"].to_numpy()
-            found = archived.filter(pa.array(is_among(archived["_id"].to_numpy(), ids))).sort_by("_id")
+        for segment, rows in self._lacking(part):
+            times = pc.min_max(rows["_t"]).as_py()
+            archived = self._archived(part, times["min"], times["max"])
+            found = archived.filter(pa.array(is_among(archived["_id"].to_numpy(), rows["_id"].to_numpy()))).sort_by(
+                "_id"
+            )
             if found.num_rows != rows.num_rows:
                 return False
             ordered = rows.sort_by("_id")
