@@ -10,6 +10,7 @@ import json
 import os
 import re
 import threading
+import zlib
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -26,11 +27,31 @@ from deltalake.transaction import (
 )
 from deltalake.transaction import Transaction as DeltaTransaction
 
+from millpond.support.checksums import NotAsWritten
 from millpond.support.damaged_files import damaged, reading
+from millpond.support.errors import PondError
 from millpond.tables.evolution import commit_schema
-from millpond.tables.locations import file_names, make_folder, open_input, options_of, read_bytes
+from millpond.tables.locations import file_names, make_folder, options_of, read_bytes
+from millpond.tables.stored_files import read_parquet
 
 CHECKPOINT_EVERY = 50
+
+#: What a Delta log can hold, and what our commits say of themselves.
+_ACTIONS = frozenset(
+    [
+        "add",
+        "cdc",
+        "checkpointMetadata",
+        "commitInfo",
+        "domainMetadata",
+        "metaData",
+        "protocol",
+        "remove",
+        "sidecar",
+        "txn",
+    ]
+)
+_COMMITTED = "millpond.files"
 
 #: The Delta application under which a table records up to which event time rows were removed.
 _REMOVED = "removed"
@@ -207,7 +228,11 @@ class SegmentTable:
             actions,
             "append",
             self._delta_schema,
-            commit_properties=CommitProperties(app_transactions=transactions or None, max_commit_retries=0),
+            commit_properties=CommitProperties(
+                {_COMMITTED: _told([a.path for a in actions])},
+                max_commit_retries=0,
+                app_transactions=transactions or None,
+            ),
             post_commithook_properties=PostCommitHookProperties(
                 create_checkpoint=checkpoint, cleanup_expired_logs=checkpoint
             ),
@@ -250,6 +275,7 @@ class SegmentTable:
         ]
         if (segment.kept, segment.blocks, segment.sole) != (1.0, 0, False):
             stats["millpond"] += [segment.kept, segment.blocks, segment.sole]
+        stats["crc"] = _checksum(segment.path, segment.size, stats)
         return AddAction(segment.path, segment.size, {}, _epoch_ms(segment), changed, json.dumps(stats))
 
     def _load(self) -> list[Segment]:
@@ -265,46 +291,72 @@ def live_segments(folder: str) -> tuple[Segment, ...]:
     log = os.path.join(folder, "_delta_log")
     names = file_names(log)
     checkpoints = [n for n in names if ".checkpoint" in n and n.endswith(".parquet")]
-    since = -1
+    since = -1  # the first commit makes the table
     if checkpoints:
-        import pyarrow.parquet as pq
-
         since = int(checkpoints[-1].split(".")[0])
-        with reading(os.path.join(log, checkpoints[-1])), open_input(os.path.join(log, checkpoints[-1])) as file:
-            rows = pq.read_table(file, columns=["add"]).to_pylist()
-        for row in rows:
-            if row["add"] is not None:
-                found[row["add"]["path"]] = _segment(row["add"]["path"], row["add"]["size"], row["add"]["stats"])
+        path = os.path.join(log, checkpoints[-1])
+        rows = read_parquet(path, ["add"]).to_pylist()
+        with reading(path):
+            found = {a["path"]: _segment(a["path"], a["size"], a["stats"]) for row in rows if (a := row["add"])}
     for name in names:
         if not re.fullmatch(r"\d{20}\.json", name) or int(name[:20]) <= since:
             continue
         with reading(os.path.join(log, name)):
-            for line in read_bytes(os.path.join(log, name)).splitlines():
-                action = json.loads(line)
-                if "add" in action:
-                    add = action["add"]
-                    found[add["path"]] = _segment(add["path"], add["size"], add["stats"])
-                elif "remove" in action:
-                    found.pop(action["remove"]["path"], None)
+            _replay(read_bytes(os.path.join(log, name)), found)
     return tuple(found.values())
 
 
+def _replay(commit: bytes, found: dict[str, Segment]) -> None:
+    """Bring the live segments up to date with one more commit.
+
+    Raises: ValueError, KeyError and the like where the commit is not what was written.
+    """
+    actions = [json.loads(line) for line in commit.splitlines()]
+    if (unknown := {name for action in actions for name in action} - _ACTIONS) or not actions:
+        raise NotAsWritten(f"no action of a commit is called {min(unknown)!r}" if unknown else "it is empty")
+    told = next((info[_COMMITTED] for a in actions if _COMMITTED in (info := a.get("commitInfo", {}))), None)
+    files = [action["path"] for a in actions if (action := a.get("add") or a.get("remove"))]
+    if told is not None and told != _told(files):
+        raise NotAsWritten("it has other files than it says")
+    for action in actions:
+        if "add" in action:
+            add = action["add"]
+            found[add["path"]] = _segment(add["path"], add["size"], add["stats"])
+        elif "remove" in action:
+            del found[action["remove"]["path"]]
+
+
+def _told(paths: Iterable[str]) -> str:
+    """What a commit says of the files that it adds and removes, so that the loss of one shows."""
+    return f"{zlib.crc32(chr(10).join(sorted(paths)).encode()):08x}"
+
+
 def _damaged_file(log: str) -> str:
-    """The file of a Delta log that is no JSON; the log itself where all are."""
+    """The file of a Delta log that cannot be read; the log itself where all can."""
     for name in file_names(log):
         path = os.path.join(log, name)
         try:
-            for line in read_bytes(path).splitlines() if name.endswith(".json") else ():
-                json.loads(line)
-        except ValueError:
+            if name.endswith(".parquet"):
+                read_parquet(path)
+            elif name.endswith(".json") or name == "_last_checkpoint":
+                for line in read_bytes(path).splitlines():
+                    json.loads(line)
+        except (ValueError, PondError):
             return path
     return log
 
 
 def _segment(path: str, size: int, stats: str) -> Segment:
     value = json.loads(stats)
+    if "crc" in value and value.pop("crc") != _checksum(path, size, value):
+        raise NotAsWritten(f"what it says of {path} is not what was written")
     low, high, first, last, level, shard, *copy = value["millpond"]
     return Segment(path, value["numRecords"], size, low, high, first, last, level, shard, *copy)
+
+
+def _checksum(path: str, size: int, stats: dict[str, Any]) -> int:
+    """Of what a Delta log says of a file."""
+    return zlib.crc32(json.dumps([path, size, stats]).encode())
 
 
 def _epoch_ms(segment: Segment) -> int:
