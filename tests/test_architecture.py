@@ -328,7 +328,8 @@ def test_only_what_assembles_a_pond_names_all_of_it() -> None:
         name
         for name, tree in modules().items()
         for node in ast.walk(tree)
-        if (isinstance(node, ast.Name) and node.id == "Core") or (isinstance(node, ast.ClassDef) and node.name == "Core")
+        if (isinstance(node, ast.Name) and node.id == "Core")
+        or (isinstance(node, ast.ClassDef) and node.name == "Core")
     }
     assert found == ASSEMBLING
 
