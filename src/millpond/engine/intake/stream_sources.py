@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from millpond.archive.storage import Source
 from millpond.catalog.catalogs import Catalogs
+from millpond.engine.intake.live_storage import Source
 from millpond.manifests.epochs import Epochs
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures, quarantine
