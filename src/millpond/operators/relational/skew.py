@@ -98,7 +98,7 @@ def decided(catalog: Catalog, skew: Skew, before: Hot, shards: int) -> Hot:
 def salting_pays(catalog: Catalog, skew: Skew, group: Sequence[str], shards: int) -> bool:
     """Whether a shard has so much less to do that every one may have a copy of what is not salted.
 
-    Judged by the rows that came lately: one shard takes all of them, or a share of those that are salted and the others.
+    Judged by the rows that came lately: one shard takes all of them, or a share of those that are salted and the rest.
     """
     copied = sum(skew.rows.get(o, 0.0) for o in group if catalog.stores[o].salting.copied)
     salted = sum(skew.rows.get(o, 0.0) for o in group) - copied
