@@ -18,7 +18,7 @@ import pytest
 
 import millpond
 from millpond.engine.control.epoch import begin_epoch
-from millpond.tables import segments
+from millpond.tables import delta_log
 from millpond.testing import VirtualClock
 from tests.conftest import SEED
 from tests.quick import quick_folder, some
@@ -162,7 +162,7 @@ def made() -> Iterator[tuple[Path, Told]]:
     """The pond, and what it says undamaged."""
     patch = pytest.MonkeyPatch()
     with quick_folder() as work:
-        patch.setattr(segments, "CHECKPOINT_EVERY", 4)
+        patch.setattr(delta_log, "CHECKPOINT_EVERY", 4)
         path = make(Path(work))
         told = live(shutil.copytree(path, path.parent / "undamaged"))
         assert not told.errors and all(told.answers[f"then: {question}"] for question in ASKED)
