@@ -96,7 +96,7 @@ def read_log(folder: str) -> Logged:
 
 def _actions(commit: bytes) -> list[dict[str, Any]]:
     """The actions of a commit. Raises: NotAsWritten, and what JSON's reader raises."""
-    first, end, rest = commit.partition(b"\n")
+    first, _, rest = commit.partition(b"\n")
     actions = [json.loads(line) for line in (first, *rest.splitlines())]
     if actions[0].get("commitInfo", {}).get("crc", zlib.crc32(rest)) != zlib.crc32(rest):
         raise NotAsWritten("its checksum is another's")

@@ -102,7 +102,7 @@ def _as_of(text: str | None) -> Any:
     try:
         return as_of_moment(text)
     except QueryError:
-        raise bad_request(f"'as_of' is watermark, epoch:<number>, or {INSTANT}") from None
+        raise Failure(400, "QueryError", f"'as_of' is watermark, epoch:<number>, or {INSTANT}") from None
 
 
 def _response(found: Any, page: Any, handle: Any, media: str, following: str | None) -> Response:
