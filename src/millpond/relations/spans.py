@@ -30,6 +30,7 @@ from millpond.types import (
     TumblingWindow,
     UnboundedWindow,
 )
+from millpond.types.instants import NEVER
 
 Ints = npt.NDArray[np.int64]
 
@@ -90,7 +91,7 @@ def left_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, spare: int, since: in
         rows: in total order. since: rows of epochs from there on undo nothing yet, and are left; None: all do.
     """
     names = [n for n in rows.column_names if n not in ("_id", "_epoch", "_cut", "op")]
-    seen = f"coalesce(_cut - {spare}, _t) <= _t"
+    seen = f"(_cut IS NULL OR greatest(_cut, {NEVER + spare}) - {spare} <= _t)"
     fresh = "false" if since is None else f"_epoch >= {since}"
     # Of a union, a stream takes back rows of its own: among those of one event time it matters which is left.
     key = ", ".join([*map(quote, names), f"(_id >> {PLACE})"])
@@ -110,7 +111,7 @@ def visible_from(rows: pa.Table, times: Ints, spare: int) -> Ints:
     if cut.null_count == len(cut):
         return times
     late = pc.is_valid(cut).to_numpy()
-    limits = pc.fill_null(cut, 0).to_numpy() - spare
+    limits = np.maximum(pc.fill_null(cut, 0).to_numpy(), NEVER + spare) - spare
     return np.where(late, np.maximum(times, limits), times)
 
 
