@@ -56,7 +56,7 @@ from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.support.errors import Refusal
 from millpond.synopses.partials.dispatch import Spec
-from millpond.synopses.partials.shards import home_shard
+from millpond.synopses.partials.shards import single_shard
 from millpond.tables import Chunk, read_chunks
 from millpond.types import Query, QueryDefinition, StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import Fact, PlanNode
@@ -258,7 +258,7 @@ class WindowOperator(Answering, WindowKind):
 
     def in_shard(self, shard: int, shards: int) -> bool:
         """See `Operator`."""
-        return home_shard(self.spec, self.owner, shards) in (None, shard)
+        return single_shard(self.spec, self.owner, shards) in (None, shard)
 
     def merge(self, task: MergeTask, parts: Sequence[pa.Table]) -> Step:
         """See `Operator`."""
