@@ -45,8 +45,8 @@ class Manifest:
     register: version of the register of row queries that new rows are matched with, by tasks of at least `eager_rows`
     rows; about `explicit_matches` matches per row are written out, as far as they are found within `matching_work`
     nanoseconds per row, by estimate. bounds: per derived stream, the progress that its source announces with the items
-    that are taken. filters: per condition with registered functions, the order of its filters and what is profiled
-    (`filter_orders`). copies: per stream, the reduced copies of its archive that new rows enter, with the fraction that
+    that are taken; group_bounds: the same of groups that are further. filters: per condition with registered functions,
+    the order of its filters and what is profiled (`filter_orders`). copies: per stream, the reduced copies of its archive that new rows enter, with the fraction that
     each keeps. archive: per stream that queries probe, the archive's files that their windows can reach.
     hot: per store, the keys that are split, by hash, and what they are called (`engine.skew`). moved: per store, keys
     whose rows of earlier epochs every shard takes over. tables: versions of the tables that queries read, by id;
@@ -75,6 +75,7 @@ class Manifest:
     explicit_matches: float = 24.0
     matching_work: float = UNLIMITED
     bounds: dict[str, int] = field(default_factory=dict)
+    group_bounds: dict[str, dict[str, int]] = field(default_factory=dict)
     copies: dict[str, dict[str, float]] = field(default_factory=dict)
     archive: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
     hot: dict[str, dict[str, str]] = field(default_factory=dict)
