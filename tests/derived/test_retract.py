@@ -87,6 +87,8 @@ def test_windows_over_answers(data: st.DataObject) -> None:
             p.sql(f"CREATE STREAM y AS {other.query()} WITH (revisions='retract')")
             rows = in_total_order([*rows, *answer_rows(other, NAMES, stream.table)])
         p.sql(over.statement())
+        nested = replace(second, stream=f"({first.query()})")
+        p.sql(nested.statement("nested"))
         for number, epoch in enumerate(epochs):
             if number == attach:
                 p.sql(over.statement("later", since="start"))
@@ -99,6 +101,9 @@ def test_windows_over_answers(data: st.DataObject) -> None:
         what = f"{first.query()} / {over.query()}"
         assert_rows_equal(expected, _answers(p, second), floor=1e-9, what=what)
         assert_rows_equal(expected, _answers(p, second, "later"), floor=1e-9, what=f"later: {what}")
+        if over is second:
+            assert_rows_equal(expected, _answers(p, second, "nested"), floor=1e-9, what=f"nested: {what}")
+            assert_rows_equal(expected, p.rows(nested.query()), floor=1e-9, what=f"nested, once: {what}")
         shown = p.sql(over.query()).table
         assert shown is not None
 

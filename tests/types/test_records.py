@@ -30,7 +30,11 @@ from millpond.types import (
     Aggregate,
     Call,
     ConstantInput,
+    CountedArgument,
+    DecimalArgument,
     Expression,
+    FloatingArgument,
+    Grouping,
     JoinPlan,
     Key,
     KindWindow,
@@ -44,6 +48,7 @@ from millpond.types import (
     TumblingWindow,
     UnboundedWindow,
     Variant,
+    WholeArgument,
     Window,
     WindowQuery,
     from_json,
@@ -238,6 +243,14 @@ def test_types_that_stood_beside_expressions_are_read() -> None:
     told = {"name": "a0", "function": "sum", "arguments": [["v"]], "argument_types": ["DOUBLE"], "type": "DOUBLE"}
     assert [each.type for each in from_json(Aggregate, told).arguments] == ["DOUBLE"]
     assert from_json(Aggregate, {"name": "a0", "function": "count_star", "argument_types": []}).arguments == ()
+
+
+def test_arguments_of_groups_whose_kind_was_a_text_are_read() -> None:
+    kinds = ("counted", "whole", "decimal", "floating")
+    kept = {"keys": [], "arguments": [{"kind": k, "digits": 2 if k == "decimal" else 0} for k in kinds], "select": []}
+    read = from_json(Grouping, kept)
+    assert read.arguments == (CountedArgument(), WholeArgument(), DecimalArgument(2), FloatingArgument())
+    assert from_json(Grouping, to_json(read)) == read
 
 
 def test_joins_whose_places_were_sql_are_read() -> None:

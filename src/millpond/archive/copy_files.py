@@ -92,7 +92,7 @@ def write_section(
     """
     design, time = parse_design(stream.options.archive), stream.options.time
     folder = archive_folder(pond, stream)
-    blocks = blocks_for(rows.num_rows, design.run) if design.kind == "randomize" else 0
+    blocks = blocks_for(rows.num_rows, design.run)
     if not blocks:
         return write_rows(folder, name, rows, time, epochs, level, writes=writes)
     places, sizes = places_of(event_times(rows, time), rows["_id"].to_numpy(), seed_of(stream), blocks)

@@ -67,7 +67,7 @@ class StreamRuntime:
     @property
     def is_lazy(self) -> bool:
         """Whether its copies are made by the vacuumer, as scans ask for them."""
-        return parse_design(self.definition.options.archive).kind == "modify"
+        return parse_design(self.definition.options.archive).lazy
 
     def tell_stored(self, names: Iterable[str] | None = None) -> None:
         """Tell the decider of lazy copies what its copies have; `names`: of these, which it may not know of yet."""

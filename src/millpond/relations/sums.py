@@ -9,6 +9,7 @@ sums depend on the rows that are there, not on those that came and went, nor on 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import assert_never
 
 import duckdb
 import numpy as np
@@ -22,7 +23,15 @@ from millpond.relations.spans import FOR_EVER, Ints
 from millpond.support.distinct import distinct
 from millpond.support.sql import quote
 from millpond.synopses import query_table
-from millpond.types import GroupArgument, Grouped, Grouping, RelationQuery
+from millpond.types import (
+    CountedArgument,
+    DecimalArgument,
+    FloatingArgument,
+    Grouped,
+    Grouping,
+    RelationQuery,
+    WholeArgument,
+)
 
 #: In the place of an exponent: values that are no numbers, and infinite ones.
 NAN, INFINITE, MINUS_INFINITE = 9001, 9002, 9003
@@ -220,15 +229,25 @@ def _added_up(db: duckdb.DuckDBPyConnection, grouping: Grouping, rows: pa.Table)
     for number, argument in enumerate(grouping.arguments):
         column = f"c{len(grouping.keys) + number}"
         sums.append(f"sum(CASE WHEN {column} IS NOT NULL THEN _n ELSE 0 END)::BIGINT AS v{number}")
-        if argument.kind in ("whole", "decimal"):
-            wide = f"CAST({column} AS HUGEINT)" if argument.kind == "whole" else column
-            stored = _stored(f"s{number}") if argument.kind == "whole" else ""
-            sums.append(f"coalesce(sum(CASE WHEN _n > 0 THEN {wide} ELSE -{wide} END), 0){stored} AS s{number}")
-        elif argument.kind == "floating":
-            rows, names = _with_mantissas(rows, column, number)
-            sums += [f"sum({quote(m)} * _n){_stored(m)} AS {quote(m)}" for m in names]
+        match argument:
+            case CountedArgument():
+                pass
+            case WholeArgument():
+                sums.append(f"{_signed(f'CAST({column} AS HUGEINT)')}{_stored(f's{number}')} AS s{number}")
+            case DecimalArgument():
+                sums.append(f"{_signed(column)} AS s{number}")
+            case FloatingArgument():
+                rows, names = _with_mantissas(rows, column, number)
+                sums += [f"sum({quote(m)} * _n){_stored(m)} AS {quote(m)}" for m in names]
+            case _:
+                assert_never(argument)
     by = ", ".join(["_at", *(f"c{n}" for n in range(len(grouping.keys)))])
     return query_table(db, f"SELECT {', '.join(['_at', *keys, *sums])} FROM r GROUP BY {by}", r=rows)
+
+
+def _signed(value: str) -> str:
+    """SQL: what rows that enter add of a value, less what those that leave take away."""
+    return f"coalesce(sum(CASE WHEN _n > 0 THEN {value} ELSE -{value} END), 0)"
 
 
 def _with_mantissas(rows: pa.Table, column: str, number: int) -> tuple[pa.Table, list[str]]:
@@ -294,7 +313,7 @@ def _reported(
 def _images(query: RelationQuery, measures: Sequence[str], source: str, beside: str) -> str:
     """SQL: the select list over states of groups, of those that are there."""
     grouping = grouping_of(query)
-    values = [f"{sql} AS s{n}, {_mean(a, sql, n)} AS m{n}" for n, a, sql in _sums(grouping, measures)]
+    values = [f"{sql} AS s{n}, CAST({sql} AS DOUBLE) / nullif(v{n}, 0) AS m{n}" for n, sql in _sums(grouping, measures)]
     given = ", ".join([beside, *_keys(grouping), *(m for m in measures if m[0] in "nv"), *values])
     tests = [t for t in (None if grouping.whole else "n > 0", grouping.having and f"({grouping.having})") if t]
     where = f" WHERE {' AND '.join(tests)}" if tests else ""
@@ -302,17 +321,22 @@ def _images(query: RelationQuery, measures: Sequence[str], source: str, beside: 
     return f"SELECT {beside}, {outputs} FROM (SELECT {given} FROM ({source})){where}"
 
 
-def _sums(grouping: Grouping, measures: Sequence[str]) -> list[tuple[int, GroupArgument, str]]:
-    """How the sum of each argument is read: its number, what it is, and DuckDB SQL over the columns that are kept."""
-    found = []
+def _sums(grouping: Grouping, measures: Sequence[str]) -> list[tuple[int, str]]:
+    """How the sum of each argument is read: its number, and DuckDB SQL over the columns that are kept."""
+    found: list[tuple[int, str]] = []
     for number, argument in enumerate(grouping.arguments):
-        if argument.kind == "whole":
-            found.append((number, argument, f"CAST(s{number} AS HUGEINT)"))
-        elif argument.kind == "decimal":
-            found.append((number, argument, f"CAST(s{number} AS DECIMAL(38, {argument.digits}))"))
-        elif argument.kind == "floating":
-            exponents = sorted(int(m.split("_")[1]) for m in measures if m.startswith(f"l{number}_"))
-            found.append((number, argument, _floating(number, exponents)))
+        match argument:
+            case CountedArgument():
+                pass
+            case WholeArgument():
+                found.append((number, f"CAST(s{number} AS HUGEINT)"))
+            case DecimalArgument(digits):
+                found.append((number, f"CAST(s{number} AS DECIMAL(38, {digits}))"))
+            case FloatingArgument():
+                exponents = sorted(int(m.split("_")[1]) for m in measures if m.startswith(f"l{number}_"))
+                found.append((number, _floating(number, exponents)))
+            case _:
+                assert_never(argument)
     return found
 
 
@@ -336,10 +360,6 @@ def _floating(number: int, exponents: Sequence[int]) -> str:
         cases.append(f"WHEN {odd[INFINITE]} AND {odd[MINUS_INFINITE]} THEN 'nan'::DOUBLE")
     cases += [f"WHEN {odd[e]} THEN '{t}'::DOUBLE" for e, t in ((INFINITE, "inf"), (MINUS_INFINITE, "-inf")) if e in odd]
     return f"CASE {' '.join(cases)} ELSE {plain} END"
-
-
-def _mean(argument: GroupArgument, sql: str, number: int) -> str:
-    return f"CAST({sql} AS DOUBLE) / nullif(v{number}, 0)"
 
 
 def _measures(tables: Sequence[pa.Table]) -> list[str]:

@@ -50,8 +50,11 @@ from millpond.types.queries.stream_queries import (
 from millpond.types.reduction_forms import Reduction
 from millpond.types.relation_queries import (
     ConstantInput,
+    CountedArgument,
+    DecimalArgument,
     Driven,
     Elements,
+    FloatingArgument,
     GroupArgument,
     Grouped,
     Grouping,
@@ -66,6 +69,7 @@ from millpond.types.relation_queries import (
     RelationPlan,
     TableRef,
     TableStretch,
+    WholeArgument,
 )
 from millpond.types.selections import Edge, Interval, JoinFactor, Side, Span
 from millpond.types.sql_expressions import Call, Expression, all_of, columns_read, composed
@@ -129,6 +133,8 @@ __all__ = [
     "Column",
     "ConstantInput",
     "CountWindow",
+    "CountedArgument",
+    "DecimalArgument",
     "Derivation",
     "Driven",
     "Edge",
@@ -137,6 +143,7 @@ __all__ = [
     "Expression",
     "Feed",
     "FileTable",
+    "FloatingArgument",
     "FunctionDefinition",
     "Generated",
     "GroupArgument",
@@ -197,6 +204,7 @@ __all__ = [
     "TumblingWindow",
     "UnboundedWindow",
     "Variant",
+    "WholeArgument",
     "Window",
     "WindowAggregation",
     "WindowQuery",

@@ -78,8 +78,8 @@ class Summary:
 class Design:
     """How a stream's past is kept.
 
-    kind: how rows lie. levels: of 'replicate'. run: of 'randomize', the blocks of a run. keep: of the rows themselves
-    (beside the stream's option `retention`; whatever is shorter counts).
+    kind: how rows lie. levels: of 'replicate'. run: of 'randomize', the blocks of a run, else 0. keep: of the rows
+    themselves (beside the stream's option `retention`; whatever is shorter counts).
 
     >>> str(parse_design("REPLICATE(0.5,0.75 keep 2 years) + summary(SELECT count(*) FROM s [RANGE 1 HOUR TUMBLING])"))
     Traceback (most recent call last):
@@ -100,6 +100,11 @@ class Design:
         inner = {"replicate": ", ".join(map(str, self.levels)), "randomize": str(self.run)}.get(self.kind)
         rows = self.kind + ("" if inner is None else f"({inner})") + str(self.keep)
         return " + ".join([rows, *map(str, self.summaries)])
+
+    @property
+    def lazy(self) -> bool:
+        """Whether copies are made as scans ask for them."""
+        return self.kind == "modify"
 
     @property
     def layout(self) -> str:

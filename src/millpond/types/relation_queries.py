@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 from millpond.support.sql import text_literal
 from millpond.types.columns import Column
@@ -356,15 +356,39 @@ class JoinPlan(Upgraded):
         return {**value, "spread": _spread_read(value.get("spread", ())), "hashes": hashes, "deal": deal}
 
 
+class _GroupArgument(Variant):
+    """What aggregates over a join look at in each joined row."""
+
+    @classmethod
+    def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
+        """The kind was a text."""
+        return {**value, TAG: f"{value['kind'].capitalize()}Argument"}
+
+
 @dataclass(frozen=True)
-class GroupArgument:
-    """What aggregates over a join look at in each joined row.
+class CountedArgument(_GroupArgument):
+    """Nothing but whether it is NULL."""
 
-    kind: 'counted': nothing but whether it is NULL; else what its sums are of. digits: of a decimal, behind the point.
-    """
 
-    kind: Literal["counted", "whole", "decimal", "floating"]
-    digits: int = 0
+@dataclass(frozen=True)
+class WholeArgument(_GroupArgument):
+    """Whole numbers, which are added up."""
+
+
+@dataclass(frozen=True)
+class DecimalArgument(_GroupArgument):
+    """Decimals, which are added up. digits: behind the point."""
+
+    digits: int
+
+
+@dataclass(frozen=True)
+class FloatingArgument(_GroupArgument):
+    """Floating numbers, which are added up exactly."""
+
+
+#: What aggregates over a join look at in each joined row.
+GroupArgument = CountedArgument | WholeArgument | DecimalArgument | FloatingArgument
 
 
 @dataclass(frozen=True)

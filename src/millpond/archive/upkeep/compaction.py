@@ -94,8 +94,7 @@ def compact_archive(archives: Archives, runtime: StreamRuntime) -> None:
 
 def chosen_for_layout(stream: StreamDefinition, segments: Sequence[Segment]) -> list[Segment]:
     """Files that the stream's design would have written otherwise, the newest first, as many as fit into a merge."""
-    design = parse_design(stream.options.archive)
-    run = design.run if design.kind == "randomize" else 0
+    run = parse_design(stream.options.archive).run
     taken: list[Segment] = []
     for segment in sorted(segments, key=lambda s: (-s.high, s.path)):
         if segment.blocks != blocks_for(segment.rows, run):

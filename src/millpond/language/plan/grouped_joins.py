@@ -19,7 +19,19 @@ from millpond.language.render.rendering import render
 from millpond.language.resolve.expressions import grouped_by
 from millpond.language.resolve.item_owners import Owners
 from millpond.language.rewrite.semi import looks_at_many
-from millpond.types import Column, Expression, GroupArgument, Grouped, Grouping, Recomputed, RelationWindow
+from millpond.types import (
+    Column,
+    CountedArgument,
+    DecimalArgument,
+    Expression,
+    FloatingArgument,
+    GroupArgument,
+    Grouped,
+    Grouping,
+    Recomputed,
+    RelationWindow,
+    WholeArgument,
+)
 
 #: What else must not stand beside GROUP BY and HAVING.
 _OTHERS = tuple(key for key in WHOLE if key not in ("group", "having"))
@@ -224,17 +236,17 @@ def grouping_of(parts: GroupedSelect, kinds: Sequence[Column]) -> Grouping:
         kinds: the columns of `parts.rows`.
     Raises: Unfit.
     """
-    arguments = []
+    arguments: list[GroupArgument] = []
     for number in range(parts.arguments):
         told = kinds[parts.keys + number].type
         if number not in parts.summed:
-            arguments.append(GroupArgument("counted"))
+            arguments.append(CountedArgument())
         elif told in _WHOLE_NUMBERS:
-            arguments.append(GroupArgument("whole"))
+            arguments.append(WholeArgument())
         elif told.startswith("DECIMAL("):
-            arguments.append(GroupArgument("decimal", int(told[:-1].split(",")[1])))
+            arguments.append(DecimalArgument(int(told[:-1].split(",")[1])))
         elif told in ("FLOAT", "DOUBLE"):
-            arguments.append(GroupArgument("floating"))
+            arguments.append(FloatingArgument())
         else:
             raise Unfit(f"sums of {told} need all rows of a group")
     keys = tuple(c.type for c in kinds[: parts.keys])
