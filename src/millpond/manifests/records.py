@@ -46,8 +46,8 @@ class Manifest:
     rows; about `explicit_matches` matches per row are written out, as far as they are found within `matching_work`
     nanoseconds per row, by estimate. bounds: per derived stream, the progress that its source announces with the items
     that are taken; group_bounds: the same of groups that are further. filters: per condition with registered functions,
-    the order of its filters and what is profiled (`filter_orders`). copies: per stream, the reduced copies of its archive that new rows enter, with the fraction that
-    each keeps. archive: per stream that queries probe, the archive's files that their windows can reach.
+    the order of its filters and what is profiled (`filter_orders`). copies: per stream, the reduced copies of its
+    archive that new rows enter, with the fraction that each keeps. archive: per stream that queries probe, the archive's files that their windows can reach.
     hot: per store, the keys that are split, by hash, and what they are called (`engine.skew`). moved: per store, keys
     whose rows of earlier epochs every shard takes over. tables: versions of the tables that queries read, by id;
     unread: of those that never could be read, why. lookups: per synopsis whose rows are joined with tables, which
