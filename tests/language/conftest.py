@@ -36,6 +36,9 @@ class Catalog:
     def names(self) -> list[str]:
         return [d.name for d in self.definitions.values()]
 
+    def by_time(self, stream: StreamDefinition, column: str) -> None:
+        return None
+
     def reductions(self) -> list[str]:
         return ["mine"]
 

@@ -39,6 +39,7 @@ from millpond.language.syntax.written_select import WrittenSelect
 from millpond.support.errors import StatementError
 from millpond.types import (
     Driven,
+    GroupArgument,
     Grouped,
     GroupScan,
     Joined,
@@ -92,6 +93,9 @@ class Declared:
 
     def missing(self, name: str) -> str:
         return ""
+
+    def by_time(self, stream: StreamDefinition, column: str) -> None:
+        return None
 
     def reductions(self) -> list[str]:
         return []
@@ -368,13 +372,17 @@ def _spreading(text: str) -> str:
     return " | ".join(shown)
 
 
+def _argument(argument: GroupArgument) -> str:
+    return f"{type(argument).__name__.removesuffix('Argument').lower()}{getattr(argument, 'digits', '')}"
+
+
 def _grouped(text: str) -> str:
     """Keys, arguments, outputs and place of aggregates over a join, or why they do not follow from its rows."""
     bound = bind_select(_select(text), _SCHEMA)
     assert isinstance(bound, RelationQuery)
     match bound.plan:
         case Grouped(grouping=found):
-            arguments = ", ".join(f"{a.kind}{a.digits or ''}" for a in found.arguments)
+            arguments = ", ".join(map(_argument, found.arguments))
             parts = [", ".join(found.keys), arguments, ", ".join(found.select), found.having or "", found.placed]
             return " | ".join(part or "-" for part in parts)
         case Recomputed(reason=reason):

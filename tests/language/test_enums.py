@@ -27,6 +27,9 @@ class Catalog:
     def names(self) -> list[str]:
         return list(self.definitions)
 
+    def by_time(self, stream: StreamDefinition, column: str) -> None:
+        return None
+
     def reductions(self) -> list[str]:
         return []
 

@@ -13,7 +13,7 @@ from tests.language.naive import boxed_rows
 from millpond.language import bind_standing, parse
 from millpond.language.inference.zoned import utc_text
 from millpond.support.errors import StatementError
-from millpond.types import FunctionDefinition, RowQuery, from_json, to_json
+from millpond.types import FunctionDefinition, RowQuery, StreamDefinition, from_json, to_json
 
 VALUES: dict[str, tuple[str, list[str]]] = {
     "ti": ("TINYINT", ["-128", "-1", "0", "3", "4", "127"]),
@@ -132,6 +132,9 @@ class Typed:
 
     def names(self) -> list[str]:
         return ["s"]
+
+    def by_time(self, stream: StreamDefinition, column: str) -> None:
+        return None
 
     def reductions(self) -> list[str]:
         return []

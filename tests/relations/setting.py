@@ -49,6 +49,9 @@ class Names:
     def names(self) -> list[str]:
         return list(self._known)
 
+    def by_time(self, stream: StreamDefinition, column: str) -> None:
+        return None
+
     def reductions(self) -> list[str]:
         return ["mine"]
 

@@ -284,6 +284,11 @@ class Catalog:
             found += [s for s in each if s not in found]
         return found
 
+    def by_time(self, stream: StreamDefinition, column: str) -> StreamDefinition | None:
+        """The first stream of all rows of another one whose event time is that column, or None."""
+        found = (s for s in self.streams.values() if s.derived is not None and s.derived.is_all_of(stream))
+        return next((s for s in found if s.options.time.lower() == column.lower()), None)
+
     def _downstream(self, stream: int) -> list[list[StreamDefinition]]:
         levels: list[list[StreamDefinition]] = []
         sources = {stream}

@@ -192,6 +192,7 @@ def stream_of_rows(
         sources=(source.id,), where=selection.sides[0].where, select=query.select, first_epoch=first_epoch,
         history=history and options.since is not None, since=since, text=statement.text,
         revisions="retract" if source.takes_back else "forward", options=options, retimed=retimed,
+        whole=not history or options.since == "start",
     )  # fmt: skip
     definition = _checked(statement, columns, time, derivation, statement.late or source.options.late)
     marks = () if retimed else source.options.marked_as({o.expression.column: o.name for o in query.select})

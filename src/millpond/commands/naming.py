@@ -83,6 +83,10 @@ class Names:
         """The names that something can be selected from."""
         return self._known.catalog.names()
 
+    def by_time(self, stream: StreamDefinition, column: str) -> StreamDefinition | None:
+        """The stream of all rows of another one whose event time is that column, the first that was made, or None."""
+        return self._known.catalog.by_time(stream, column)
+
     def reductions(self) -> list[str]:
         """The names of registered reduction functions."""
         return list(self._known.catalog.reductions)

@@ -121,6 +121,7 @@ class StreamOptions:
 _WRITTEN: dict[str, Any] = {
     "sources": [], "query": None, "where": None, "select": [], "revisions": "forward", "first_epoch": 1,
     "history": False, "since": None, "text": "", "options": None, "inner": "", "retimed": False,
+    "whole": False,
 }  # fmt: skip
 
 
@@ -170,6 +171,10 @@ class Derivation(Written, ABC):
         """Whether rows from before its first epoch are made from its source's archive."""
         return False
 
+    def is_all_of(self, stream: StreamDefinition) -> bool:
+        """Whether its rows are all those of a stream, with all their columns as they are."""
+        return False
+
     def written(self) -> dict[str, Any]:
         """See `Written`."""
         return {name: to_json(getattr(self, name, otherwise)) for name, otherwise in _WRITTEN.items()}
@@ -190,6 +195,7 @@ class RowDerivation(Derivation):
     since: of those, only rows from this event time on (microseconds); None: all.
     options: what `adapt` and its like say of the order of filters; None: the defaults.
     retimed: whether its event time is another column than its source's, with a bound of its own.
+    whole: whether no row of the source came before it that it is not made from.
     """
 
     word: ClassVar[str] = "rows"
@@ -200,6 +206,7 @@ class RowDerivation(Derivation):
     since: int | None = None
     options: QueryOptions | None = None
     retimed: bool = False
+    whole: bool = False
 
     @property
     def own_progress(self) -> bool:
@@ -215,6 +222,12 @@ class RowDerivation(Derivation):
     def has_past(self) -> bool:
         """See `Derivation`."""
         return self.history
+
+    def is_all_of(self, stream: StreamDefinition) -> bool:
+        """See `Derivation`."""
+        kept = [(o.name, o.expression.column) for o in self.select]
+        alike = kept == [(c.name, c.name) for c in stream.columns]
+        return self.whole and self.sources == (stream.id,) and self.where is None and alike
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,6 +16,7 @@ from millpond.language.plan.table_queries import TableQuery
 from millpond.language.resolve.aggregate_windows import windowed_calls
 from millpond.language.resolve.registered_calls import with_registered
 from millpond.language.resolve.schema import Schema
+from millpond.language.rewrite.other_times import over_other_times
 from millpond.language.rewrite.top_rows import in_windows, qualified
 from millpond.language.rewrite.unnamed_streams import (
     PAIRS_WORK,
@@ -51,6 +52,7 @@ def bind_standing(written: WrittenSelect, schema: Schema) -> Query | Staged:
         A `RowQuery` where no stream has a window in brackets (whose answers are windows, or changes of a relation) and
         neither ISTREAM, DSTREAM nor RSTREAM is written; `Staged` over streams without a name.
     """
+    written = over_other_times(written, schema)
     if (found := split(written, schema)) is not None:
         _refuse_bounds(written, _CONTRADICT)
         return _staged(written, found, schema)
@@ -90,6 +92,7 @@ def bind_select(written: WrittenSelect, schema: Schema) -> Query | ScanQuery | T
         A `RowQuery` when BEGIN … END is written; a `TableQuery` when FROM names answers, tables and side streams, or
         streams are needed as tables; `Staged` over streams without a name.
     """
+    written = over_other_times(written, schema)
     if (found := split(written, schema)) is not None:
         _refuse_bounds(written, _CONTRADICT)
         return _staged(written, found, schema)

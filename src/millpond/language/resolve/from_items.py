@@ -165,7 +165,7 @@ def other_time(attribute: str, stream: StreamDefinition) -> str:
     """What would work for windows over another column than the event time."""
     return (
         f"ON {stream.options.time}, or a stream by that time: CREATE STREAM x AS SELECT * FROM {stream.name}"
-        f" WITH (event_time='{attribute}', lateness='…')"
+        f" WITH (event_time='{attribute}', lateness='…', since='start'), which such windows then run over"
     )
 
 

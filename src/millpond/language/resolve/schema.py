@@ -20,6 +20,9 @@ class Schema(Protocol):
         """Why nothing can be read from a name that `lookup` does not know (a row query, which only INVOKE answers), or
         ''."""
 
+    def by_time(self, stream: StreamDefinition, column: str) -> StreamDefinition | None:
+        """The stream of all rows of another one whose event time is that column, or None."""
+
     def reductions(self) -> list[str]:
         """Names of the registered reduction functions."""
 
