@@ -75,6 +75,24 @@ KERNELS = {
     "synopses.partners.finding._count",
 }
 
+#: Who may name `Core`, all parts of an open pond at once: what puts them together. Everybody else takes what it needs.
+ASSEMBLING = {
+    "engine.core",
+    "engine.control.epoch",
+    "engine.control.gathering",
+    "engine.control.loop",
+    "commands.execution.interpreter",
+    "commands.execution.performing",
+    "commands.execution.sight",
+    "api.pond",
+    "api.handle",
+    "api.registrations",
+    "api.function_methods",
+}
+
+#: Rooms of the engine that take rows in and make epochs of them: answers are made without, from a `PondView`.
+WRITING = ("engine.control", "engine.intake", "engine.jobs", "engine.spark", "engine.tasks")
+
 #: What queries are, by class. Outside of operators and plans their readers ask them, or match them all.
 QUERIES = {
     *("Answer", "StreamQuery", "Aggregation", "WindowAggregation", "WindowQuery", "RowWindowQuery", "SessionQuery"),
@@ -302,6 +320,30 @@ def test_no_missing_field_says_what_something_is() -> None:
         if isinstance(node.left, ast.Attribute) and node.left.attr in OF_SOME
     }
     assert not found
+
+
+def test_only_what_assembles_a_pond_names_all_of_it() -> None:
+    """The list may get shorter, and not longer."""
+    found = {
+        name
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if (isinstance(node, ast.Name) and node.id == "Core")
+        or (isinstance(node, ast.ClassDef) and node.name == "Core")
+    }
+    assert found == ASSEMBLING
+
+
+def test_answers_are_made_without_what_makes_epochs() -> None:
+    """What SHOW and EXPLAIN tell of a running pond is told by what runs it."""
+    answering = {n for n in modules() if room(n) == "answers" and not n.startswith("answers.describe")}
+    found = {
+        f"{module} -> {target}"
+        for module in {*answering, "engine.pond_view"}
+        for target in imports()[module]
+        if target.startswith(WRITING)
+    }
+    assert answering and not found
 
 
 def test_plans_are_pure() -> None:

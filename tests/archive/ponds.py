@@ -18,7 +18,7 @@ from millpond.archive.planning.scan_tasks import ScanSplit
 from millpond.archive.planning.sections import Piece, Section, pieces_of, scanned, sections
 from millpond.archive.reading.counters import Counters
 from millpond.archive.reading.reader import ArchiveReader
-from millpond.engine.core import Core
+from millpond.archive.storage import Storage
 from millpond.types import StreamDefinition
 
 #: The fraction of rows to drop, of all sections or of each.
@@ -39,7 +39,7 @@ class Plan:
 
 
 def plan(
-    core: Core,
+    storage: Storage,
     stream: StreamDefinition,
     wanted: Range,
     reduction: Reduction = 0.0,
@@ -47,13 +47,11 @@ def plan(
     function: str = "sample",
 ) -> Plan:
     """Choose what to read of every section of a range, and tell a lazy archive under a function's name."""
-    found = sections(core.storage, stream, wanted)
+    found = sections(storage, stream, wanted)
     wants = [(s, reduction(s) if callable(reduction) else reduction) for s in found]
     pieces = pieces_of(stream, wants, exact)
     read = [(s, drop) for s, drop in wants if drop > 0 or s.whole is not None]
-    scanned(
-        core.storage, stream, Scanned(function, {s.name: kept_fraction(drop) for s, drop in read}, wanted.high is None)
-    )
+    scanned(storage, stream, Scanned(function, {s.name: kept_fraction(drop) for s, drop in read}, wanted.high is None))
     return Plan(wanted, pieces, len(read), sum(s.rows for s, _ in read), sum(s.size for s, _ in read))
 
 
@@ -107,8 +105,8 @@ def scan(
     core = pond._core
     stream = core.catalog.stream("s")
     counters = Counters()
-    with core.pinned():
-        planned = plan(core, stream, wanted or Range(), reduction, exact, function)
+    with core.archives.pinned():
+        planned = plan(core.storage, stream, wanted or Range(), reduction, exact, function)
         reader = ArchiveReader(core.path, stream, columns, weighted=True, in_order=True, counters=counters)
         found = list(reader.rows([ScanSplit(planned.wanted, 0.0, planned.pieces)]))
     return (pa.concat_tables(found) if found else pa.table({"a": pa.array([], pa.int64())})), counters, planned

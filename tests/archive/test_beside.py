@@ -150,9 +150,9 @@ def test_a6_appends_scans_and_the_vacuumer_beside_each_other(tmp_path: Path, des
             while not done.is_set():
                 reduction = float(rng.choice(REDUCTIONS))
                 try:
-                    with core.pinned():
+                    with core.archives.pinned():
                         epoch, known = core.published.epoch, len(oracle.rows)
-                        planned = plan(core, stream, Range(epoch=epoch), reduction)
+                        planned = plan(core.storage, stream, Range(epoch=epoch), reduction)
                         reader = ArchiveReader(core.path, stream, ["a"], weighted=True, in_order=True)
                         tables = list(reader.rows([ScanSplit(planned.wanted, 0.0, planned.pieces)]))
                 except Exception as error:

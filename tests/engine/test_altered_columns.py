@@ -304,10 +304,10 @@ def test_a_row_query_that_comes_while_a_column_is_widened(
     with ThreadPoolExecutor(1) as other:
         came = []
 
-        def beside(core: Any, queries: Any, stream: Any) -> Any:
-            found = fitted(core, queries, stream)
+        def beside(catalogs: Any, queries: Any, stream: Any) -> Any:
+            found = fitted(catalogs, queries, stream)
             came.append(other.submit(pond.register, f"SELECT n FROM s WHERE n >= {WIDE}"))
-            wait_until(lambda: len(core.register) == 1)
+            wait_until(lambda: len(catalogs.register) == 1)
             time.sleep(0.05)  # for it to look whether a column was altered
             return found
 

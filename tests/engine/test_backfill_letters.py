@@ -83,8 +83,8 @@ def test_once_whatever_is_repeated(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         pond.sql(f"CREATE QUERY q WITH (since='start') AS {QUERIES[name]}")
         core = pond._core
         (owner,) = core.backfills.waiting()
-        backfill.run_backfill(core, owner)
-        backfill.run_backfill(core, owner)  # again: it had joined late, say
+        backfill.run_backfill(core.view, core.backfills, owner)
+        backfill.run_backfill(core.view, core.backfills, owner)  # again: it had joined late, say
         assert letters(pond) == []
     with millpond.open(tmp_path, executor="inline") as pond:  # the sweep of orphans has left the files
         assert letters(pond) == []

@@ -117,7 +117,7 @@ def test_a_stop_at_any_moment_loses_and_doubles_nothing(
     flooded(pond)
     if moment in ("recomputed", "planned", "committed"):
         [(owner, _)] = pond.core.mendings.owed().items()
-        mending.attempt_mending(pond.core, owner)
+        mending.attempt_mending(pond.core.view, pond.core.backfills, pond.core.mendings, owner)
         assert [a.mends for a in pond.core.mendings.finished()] == [4]
     if moment == "planned":
         assert epochs.begin_epoch(pond.core) == 5
@@ -140,7 +140,7 @@ def test_a_stop_at_any_moment_loses_and_doubles_nothing(
 def test_the_job_is_repeated_for_rows_that_come_while_it_runs(pond: Pond) -> None:
     flooded(pond)
     [(owner, _)] = pond.core.mendings.owed().items()
-    mending.attempt_mending(pond.core, owner)
+    mending.attempt_mending(pond.core.view, pond.core.backfills, pond.core.mendings, owner)
     pond.take((0.7, "b", 3))  # the epoch adopts what was recomputed, without this row
     assert pond.answers() == WHOLE and len(pond.owed) == 1
     pond.pond.drain()
@@ -166,7 +166,7 @@ def test_a_paused_query_is_mended_when_it_runs_again(pond: Pond) -> None:
 def test_what_was_recomputed_for_a_query_that_is_gone_is_forgotten(pond: Pond, statement: str) -> None:
     flooded(pond)
     [(owner, _)] = pond.core.mendings.owed().items()
-    mending.attempt_mending(pond.core, owner)
+    mending.attempt_mending(pond.core.view, pond.core.backfills, pond.core.mendings, owner)
     pond.pond.sql(statement)
     pond.pond.drain()
     assert pond.core.mendings.finished() == [] == os.listdir(pond.folder / "mendings")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-from millpond.archive.design.load import Choice
+from millpond.archive.observed_load import Load
 from millpond.archive.open_archives import Archives
 from millpond.catalog import Catalog, Standing
 from millpond.tables.executors import InlineExecutor
@@ -81,4 +81,4 @@ def archives_of(driver: Driver) -> Archives:
         SimpleNamespace(published=driver.published),
         InlineExecutor(),
     )
-    return Archives(*made, lambda most: Choice(0.0, ""))
+    return Archives(*made, Load(driver.pond, 1.0, lambda: 0, lambda: None))

@@ -96,7 +96,7 @@ class Selections(RuleBasedStateMachine):
     def open(self) -> None:
         self.pond = millpond.open(str(self.folder / "pond"), executor="inline", **self.settings)
         if self.ahead:  # a thread makes answers ready behind every publish
-            start_ready(self.pond._core)
+            start_ready(self.pond._core.view)
 
     def record(self) -> None:
         """Remember what the newest publish record has of every stream."""

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.progress import FOREVER, NEVER
+from millpond.progress import NEVER
+from millpond.relations import UNLIMITED
 from millpond.relations.spans import FOR_EVER, _pushed_out, left_of, visible_from
 from millpond.synopses import connection
 
@@ -24,27 +26,14 @@ def test_a_row_leaves_when_enough_later_rows_of_its_partition_are_visible(
     assert _pushed_out(visible, partition, count).tolist() == expected
 
 
-@given(
-    st.lists(
-        st.tuples(st.integers(-5, 20), st.one_of(st.none(), st.integers(-5, 20), st.just(NEVER))),
-        min_size=1,
-        max_size=9,
-    ),
-    st.one_of(st.integers(0, 9), st.sampled_from([FOREVER, FOR_EVER])),
-)
-def test_a_late_row_is_seen_so_long_before_what_it_was_behind(rows: list[tuple[int, int | None]], spare: int) -> None:
-    """However far back: what is behind nothing yet, or may revise for ever, is seen at its own time."""
-    times = np.array([t for t, _ in rows], np.int64)
-    cuts = [cut for _, cut in rows]
-    seen = [t if cut is None else max(t, cut - spare) for t, cut in rows]
-    table = pa.table(
-        {
-            "_t": pa.array(times), "_id": pa.array(np.arange(len(rows))), "_epoch": pa.array(np.arange(len(rows))),
-            "_cut": pa.array(cuts, pa.int64()), "op": pa.array(["+"] * len(rows)),
-        }
-    )  # fmt: skip
-    assert visible_from(table, times, spare).tolist() == seen
-    for at, time in enumerate(seen):  # one that undoes it counts where it is seen at its own time
-        pair = pa.concat_tables([table.slice(at, 1), table.slice(at, 1)])
-        pair = pair.set_column(4, "op", pa.array(["+", "-"])).set_column(1, "_id", pa.array([0, 1]))
-        assert left_of(connection(), pair, spare).num_rows == (time != times[at])
+@pytest.mark.parametrize("cut", [NEVER, 0, FOR_EVER])
+@pytest.mark.parametrize("spare", [0, 5, UNLIMITED])
+def test_bounds_before_and_behind_all_times_do_not_wrap_around(cut: int, spare: int) -> None:
+    """A late row is seen at its own time, or where answers are not final yet: `spare` before the bound."""
+    rows = pa.table({
+        "_t": pa.array([3, 3], pa.int64()), "_id": pa.array([0, 1], pa.int64()), "_epoch": pa.array([1, 2], pa.int64()),
+        "_cut": pa.array([None, cut], pa.int64()), "op": ["+", "-"],
+    })  # fmt: skip
+    limit = cut - spare  # of Python, which has no largest number
+    assert visible_from(rows, rows["_t"].to_numpy(), spare)[1] == max(3, limit)
+    assert left_of(connection(), rows, spare).num_rows == (0 if limit <= 3 else 1)

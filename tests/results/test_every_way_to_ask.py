@@ -79,7 +79,7 @@ def test_outstanding_answers_are_read_in_spans(
 def test_pages_of_queries_are_the_list(inline_pond: Factory) -> None:
     pond = inline_pond()
     pond.sql("CREATE STREAM s (ts TIMESTAMP, v BIGINT) WITH (event_time='ts')")
-    assert list_queries(pond._core)[0].num_rows == 0
+    assert list_queries(pond._core.view)[0].num_rows == 0
     for n in range(12):
         kind = "[RANGE TUMBLING 2 SECONDS]" if n % 4 == 0 else ""
         pond.sql(f"CREATE QUERY {'ab'[n % 2]}{n} AS SELECT count(*) AS n FROM s {kind}")
@@ -92,7 +92,7 @@ def test_pages_of_queries_are_the_list(inline_pond: Factory) -> None:
             found: list[Any] = []
             after: int | None = -1
             while after is not None:
-                page, after = list_queries(pond._core, after, most, prefix)
+                page, after = list_queries(pond._core.view, after, most, prefix)
                 assert page.schema == listed.schema and page.num_rows <= most
                 found += page.to_pylist()
             assert found == wanted

@@ -265,13 +265,13 @@ def test_a_publish_tells_the_decider_how_much_matches(inline_pond: Any) -> None:
     core = pond._core
     pond.sql("CREATE STREAM s (ts TIMESTAMP, a BIGINT) WITH (event_time='ts')")
     broad = pond.register("SELECT a FROM s WHERE a >= 10")
-    selection.start_ready(core)
+    selection.start_ready(core.view)
     for at in range(4):
         rows = pa.table({"ts": pa.array(np.arange(2000) + at * 2000, pa.timestamp("us")), "a": np.arange(2000) % 100})
         pond.ingest("s", rows)
         pond.step()
         assert len(broad.result()) == 1800 * (at + 1)
-    ready = ready_of(core)
+    ready = ready_of(core.view)
     assert 0.85 < ready.sets.shares()[broad.id] < 0.95
     ready.keeper.memory(99, 100)
     ready.keeper.published(core.published.epoch, lambda query: None, ready.sets.shares())

@@ -541,8 +541,9 @@ def test_a_reduced_back_fill_that_is_repeated_is_the_same(tmp_path: Any) -> None
         pond.sql(f"{create} [RANGE TUMBLING 500 SECONDS] GROUP BY k")
         from millpond.engine.jobs.backfill import run_backfill
 
-        (owner,) = pond._core.backfills.waiting()
-        run_backfill(pond._core, owner)  # and the process ends before an epoch takes it
+        core = pond._core
+        (owner,) = core.backfills.waiting()
+        run_backfill(core.view, core.backfills, owner)  # and the process ends before an epoch takes it
     with millpond.open(tmp_path / "p", executor="inline") as pond:
         pond.sql("DRAIN FINAL")
         first = pond.sql("SELECT * FROM q").to_arrow()

@@ -118,7 +118,7 @@ def test_late_rows_below_the_horizon_are_seen_once(inline_pond: Factory) -> None
         ticks(pond, *range(start, start + 300))
         everything += range(start, start + 300)
         handle.result()
-    ready = ready_of(pond._core)
+    ready = ready_of(pond._core.view)
     view = next(iter(ready.hot.snapshot().views.values()))
     assert view.horizon > view.blocks[0].low - 1 and ready.hot.nbytes <= 15_000
     late = [{"ts": at(t + 0.5), "n": t} for t in (2, 1000, 2000)]
@@ -133,7 +133,7 @@ def test_tiny_epochs_make_few_blocks(pond: Any) -> None:
     for n in range(25):
         ticks(pond, n)
         handle.result()
-    view = next(iter(ready_of(pond._core).hot.snapshot().views.values()))
+    view = next(iter(ready_of(pond._core.view).hot.snapshot().views.values()))
     assert sum(len(b) for b in view.blocks) == 25 and len(view.blocks) <= 6
     assert numbers(handle.result()) == list(range(25))
 
@@ -178,7 +178,7 @@ def test_order_limit_distinct_and_failing_expressions(pond: Any) -> None:
     with pytest.raises(QueryError, match="cannot be answered"):
         pond.sql("SELECT CAST('x' || n AS INTEGER) AS c FROM r BEGIN NOW - 3 ROWS END NOW")
     with pytest.raises(QueryError, match="at most 2"):
-        evaluate(pond._core, pond._core.register.get(pond.register("SELECT n FROM r").id), most=2)
+        evaluate(pond._core.view, pond._core.register.get(pond.register("SELECT n FROM r").id), most=2)
 
 
 def test_an_answer_outlives_restart_and_compaction(inline_pond: Factory) -> None:

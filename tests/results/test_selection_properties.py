@@ -156,4 +156,4 @@ def test_subscribers_get_every_row_once(data: st.DataObject) -> None:
         assert got == [r.n for r in ordered if CONDITIONS[condition](r)]
         again = [n for b in handle.subscribe(f"{handle.id}:0:0", timeout=0) for n in b.rows["n"].to_pylist()]
         assert again == got
-        assert ready_of(p._core).statistics()["hot"] >= 0
+        assert ready_of(p._core.view).statistics()["hot"] >= 0

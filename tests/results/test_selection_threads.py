@@ -28,7 +28,7 @@ def test_everything_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def everything_at_once(pond: Any) -> None:
     pond.sql("CREATE STREAM r (ts TIMESTAMP, n INTEGER) WITH (event_time='ts', lateness='1 hour')")
-    start_ready(pond._core)
+    start_ready(pond._core.view)
     even = pond.register("SELECT n FROM r WHERE n % 2 = 0")
     total = pond.register("SELECT count(*) AS c, sum(n) AS t FROM r", materialize="complete")
     faults: list[BaseException] = []

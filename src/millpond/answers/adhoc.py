@@ -19,7 +19,7 @@ from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import floors_of, is_retained
 from millpond.catalog.unions import Union, progress_of
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.language.plan.event_time_bounds import event_times
 from millpond.operators.windowed.coverage import with_coverage
 from millpond.operators.windowed.evaluation import no_panes
@@ -43,7 +43,7 @@ from millpond.types import (
 )
 
 
-def select_stream(core: Core, query: WindowedQuery | ScanQuery) -> pa.Table:
+def select_stream(pond: PondView, query: WindowedQuery | ScanQuery) -> pa.Table:
     """The answer of an ad hoc query over one stream.
 
     With a window: one row per group and window that ends until now (the high watermark, or progress if that is
@@ -52,30 +52,30 @@ def select_stream(core: Core, query: WindowedQuery | ScanQuery) -> pa.Table:
     With REDUCE the answer is made of part of the rows, and says so; its schema's metadata have what was read
     (`archive.planning.scans.description`).
     """
-    stream = core.catalog.stream(query.stream)
+    stream = pond.catalog.stream(query.stream)
     assert stream is not None
-    published = core.published
+    published = pond.published
     progress = published.progress.get(str(stream.id), StreamProgress())
     if query.feeds:
-        progress = progress_of(core.catalog, Union(stream.id, query.feeds), published.progress)
+        progress = progress_of(pond.catalog, Union(stream.id, query.feeds), published.progress)
         states = [published.progress.get(str(f.stream), StreamProgress()) for f in query.feeds]
         progress = replace(progress, high=now(states))
     make: Callable[[Scan], pa.Table]
     match query:
         case GroupScan() | RowScan():
-            make = partial(_retained, core, stream, query)
+            make = partial(_retained, pond, stream, query)
         case WindowQuery() | RowWindowQuery() | SessionQuery():
-            make = partial(_windows, core, stream, query, progress)
+            make = partial(_windows, pond, stream, query, progress)
         case _:
             assert_never(query)
-    return answered(core, stream, query, scan_for(query, progress.high), make)
+    return answered(pond.streams[stream.id].archive, query, scan_for(query, progress.high), make)
 
 
-def _retained(core: Core, stream: StreamDefinition, query: ScanQuery, scan: Scan) -> pa.Table:
+def _retained(pond: PondView, stream: StreamDefinition, query: ScanQuery, scan: Scan) -> pa.Table:
     """Groups over all rows that are retained, or the rows themselves."""
     # As row queries see it: whether upkeep has removed the files yet makes no difference.
-    published = core.published
-    streams = streams_read(core.catalog, query, stream)
+    published = pond.published
+    streams = streams_read(pond.catalog, query, stream)
     latest = now_of(published, [streams]) if query.feeds else None
     # The streams of a union have event times of their own.
     first, beyond = (None, None) if query.feeds else event_times(query.where, stream.options.time)
@@ -88,36 +88,38 @@ def _retained(core: Core, stream: StreamDefinition, query: ScanQuery, scan: Scan
     else:
         ranges = [replace(wanted, low=low if low > NEVER else None) for low in lows]
     if query.of_groups:
-        return told_by(whole(core, Asked(stream, query, ranges), scan)[0], query, scan)
-    return plain_rows(core, Asked(stream, query, ranges), scan)
+        return told_by(whole(pond, Asked(stream, query, ranges), scan)[0], query, scan)
+    return plain_rows(pond.archives, Asked(stream, query, ranges), scan)
 
 
 def _windows(
-    core: Core, stream: StreamDefinition, query: WindowedQuery, progress: StreamProgress, scan: Scan
+    pond: PondView, stream: StreamDefinition, query: WindowedQuery, progress: StreamProgress, scan: Scan
 ) -> pa.Table:
     """One row per group and window that ends until now."""
     until = max(progress.bound, progress.high + query.ends_now)
-    wanted = Range(epoch=core.published.epoch)
-    answers, removed = grouped(core, Asked(stream, in_order(query), wanted), Ends(until, high=progress.high), scan)
+    wanted = Range(epoch=pond.published.epoch)
+    answers, removed = grouped(pond, Asked(stream, in_order(query), wanted), Ends(until, high=progress.high), scan)
     columns = [*query.time_columns, *(Column(o.name, o.type) for o in query.select)]
     found = shown(query, answers, columns)
-    found = with_coverage(found, removed, query.window) if is_retained(core.catalog, query) else found
+    found = with_coverage(found, removed, query.window) if is_retained(pond.catalog, query) else found
     if query.reduce is not None and query.reduce.function == "interval":
         return on_intervals(found, query.reduce.spans[0])
     return told_by(found, query, scan, moved=True)
 
 
-def each_window(core: Core, asked: Asked[WindowedQuery], last: bool, scan: Scan) -> tuple[pa.Table | None, int | None]:
+def each_window(
+    pond: PondView, asked: Asked[WindowedQuery], last: bool, scan: Scan
+) -> tuple[pa.Table | None, int | None]:
     """As `grouped`: all windows of the rows in the range, those that are not over included.
 
     Args:
         last: of windows that end with rows, of every partition the one that ends with its last row.
     """
     every = Asked(asked.stream, in_order(asked.query), asked.wanted, strict=False)
-    return grouped(core, every, Ends(FOREVER, last=last), scan)
+    return grouped(pond, every, Ends(FOREVER, last=last), scan)
 
 
-def whole(core: Core, asked: Asked[Aggregation], scan: Scan) -> tuple[pa.Table, int | None]:
+def whole(pond: PondView, asked: Asked[Aggregation], scan: Scan) -> tuple[pa.Table, int | None]:
     """Groups over all rows of a range at once: a window that holds all of time.
 
     Args:
@@ -127,7 +129,7 @@ def whole(core: Core, asked: Asked[Aggregation], scan: Scan) -> tuple[pa.Table, 
     stream, query = asked.stream, asked.query
     everything = in_order(unnamed(over_all_time(query, stream.options.time)))
     asked_whole = Asked(stream, everything, asked.wanted, asked.strict)
-    answers, removed = grouped(core, asked_whole, Ends(FOREVER), scan)
+    answers, removed = grouped(pond, asked_whole, Ends(FOREVER), scan)
     if answers is None and not query.keys:
         answers = _empty_group(everything, panes_spec(everything, stream), stream)
     found = shown(query, answers, [Column(o.name, o.type) for o in everything.select])

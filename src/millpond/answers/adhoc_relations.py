@@ -13,7 +13,7 @@ from millpond.answers.constant_relations import relation_of
 from millpond.answers.relation_answers import INPUT_ROWS, answered, in_order, inputs_of, outputs_of, relation_at, told
 from millpond.answers.row_queries.moments import now_of
 from millpond.catalog import Catalog
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.manifests.records import Published
 from millpond.operators.registry import relations_over
 from millpond.operators.relational.history import HeldStream, InputReader
@@ -25,7 +25,7 @@ from millpond.types import Column, RelationalQuery
 
 
 def select_relational(
-    core: Core, query: RelationalQuery, held: Mapping[int, HeldStream] = MappingProxyType({})
+    pond: PondView, query: RelationalQuery, held: Mapping[int, HeldStream] = MappingProxyType({})
 ) -> pa.Table:
     """An ad hoc SELECT of CQL: the relation as it is NOW, or its stream of changes up to NOW.
 
@@ -33,20 +33,20 @@ def select_relational(
         held: streams that are rows in memory, by id.
     Raises: QueryError when it cannot be evaluated.
     """
-    with core.pinned():  # what it probes is read while it is evaluated
-        return _select(core, query, held)
+    with pond.pinned():  # what it probes is read while it is evaluated
+        return _select(pond, query, held)
 
 
-def _select(core: Core, query: RelationalQuery, held: Mapping[int, HeldStream]) -> pa.Table:
-    published = core.published
+def _select(pond: PondView, query: RelationalQuery, held: Mapping[int, HeldStream]) -> pa.Table:
+    published = pond.published
     further = {str(number): each.progress for number, each in held.items()}
     published = replace(published, progress={**published.progress, **further})
-    reader = InputReader(core.archives, query, published, most=INPUT_ROWS, held=held)
+    reader = InputReader(pond.archives, query, published, most=INPUT_ROWS, held=held)
     now = now_of(published, inputs_of(reader.catalog, query))
     outputs = [Column(o.name, o.type) for o in query.select]
 
     def tables() -> dict[str, pa.Table]:
-        return {each.alias: relation_of(core, each) for each in query.tables}
+        return {each.alias: relation_of(pond, each) for each in query.tables}
 
     if not query.makes_stream:
         now = -FOREVER if now is None else now  # the relation over nothing

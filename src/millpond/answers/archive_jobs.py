@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from millpond import functions
 from millpond.archive.archive_files import row_schema
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.resolving import at_hand
 from millpond.archive.planning.scan_plans import plan_scan, sums_of
@@ -21,7 +22,7 @@ from millpond.archive.reading.counters import SCAN, counted_parcel, take_counter
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
 from millpond.catalog import Catalog
 from millpond.catalog.unions import Union, entering
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.registry import windows_over
 from millpond.operators.windowed.closing import Closing
@@ -96,38 +97,38 @@ def streams_read(catalog: Catalog, query: StreamQuery, stream: StreamDefinition)
     return [catalog.streams[f.stream] for f in query.feeds] or [stream]
 
 
-def grouped(core: Core, asked: Asked[WindowedQuery], ends: Ends, scan: Scan) -> tuple[pa.Table | None, int | None]:
+def grouped(pond: PondView, asked: Asked[WindowedQuery], ends: Ends, scan: Scan) -> tuple[pa.Table | None, int | None]:
     """Windows of a grouped query, hidden columns included.
 
     Args:
         scan: what it decides and reads is written into it.
     Returns: the answers, and the event time below which retention had removed rows (None: it had not).
     """
-    query, stream = seen_by(core.tables, core.catalog, core.now(), asked.query), asked.stream
-    streams = streams_read(core.catalog, query, stream)
+    query, stream = seen_by(pond.tables, pond.catalog, pond.now(), asked.query), asked.stream
+    streams = streams_read(pond.catalog, query, stream)
     ranges = asked.ranges(streams)
     spec = spec_of(query, stream).by_interval()
-    shards = core.settings.shards if spec.spread else 1
+    shards = pond.settings.shards if spec.spread else 1
     scan.sums = None if ends.last else sums_of(query, stream, asked.strict)
-    with core.pinned():
-        plan = plan_scan(core.archives, streams, ranges, scan)
+    with pond.pinned():
+        plan = plan_scan(pond.archives, streams, ranges, scan)
         # The rows of a union are not measured, nor are weighted ones: their windows are made from panes.
-        kept = [] if query.feeds else segments_in(core.streams[stream.id].archive.segments, ranges[0])
+        kept = [] if query.feeds else segments_in(pond.streams[stream.id].archive.segments, ranges[0])
         from_entries = any(s.entries for t in plan.tasks for s in t.splits)
         if query.reduce is None and not from_entries:
-            spec = windows_over(spec).cheapest(core.path, stream, query, spec, kept)
-        job = _Grouped(HistoryMap(core.path, tuple(streams), spec, query, "adhoc", shards, asked.strict), ends)
-        outcomes = _run(core, plan, scan, job.map, job.merge, shards)
+            spec = windows_over(spec).cheapest(pond.path, stream, query, spec, kept)
+        job = _Grouped(HistoryMap(pond.path, tuple(streams), spec, query, "adhoc", shards, asked.strict), ends)
+        outcomes = _run(pond.archives, plan, scan, job.map, job.merge, shards)
     return _together([payload for _, payload in outcomes], "a filter, coarser groups or LIMIT"), plan.removed
 
 
 def _run(
-    core: Core, plan: ScanPlan, scan: Scan, read: Callable[..., Iterator[Parcel]], merge: MergeTask, shards: int
+    archives: Archives, plan: ScanPlan, scan: Scan, read: Callable[..., Iterator[Parcel]], merge: MergeTask, shards: int
 ) -> list[tuple[dict[str, Any], Payload]]:
     """Run a job over what a scan has planned: here, or where executors are when it is much."""
     started = time.perf_counter()
-    executor: Executor = InlineExecutor() if plan.rows <= QUICK_ROWS else core.executor
-    here = at_hand(core.archives, scan) if isinstance(executor, InlineExecutor) else AtHand()
+    executor: Executor = InlineExecutor() if plan.rows <= QUICK_ROWS else archives.executor
+    here = at_hand(archives, scan) if isinstance(executor, InlineExecutor) else AtHand()
     map_task: MapTask = partial(read, plan.tasks, here)
     try:
         outcomes = executor.run(map_task, len(plan.tasks), merge, shards, background=True)
@@ -135,7 +136,7 @@ def _run(
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     settle(scan, [report for report, _ in outcomes])
     if scan.reduced:
-        core.controllers.load.scanned(scan.counters.bytes, time.perf_counter() - started)
+        archives.load.scanned(scan.counters.bytes, time.perf_counter() - started)
     return outcomes
 
 
@@ -178,20 +179,20 @@ class _Grouped:
         return {SCAN: report}, pack(answers) if answers is not None and answers.num_rows else b""
 
 
-def plain_rows(core: Core, asked: Asked[RowScan], scan: Scan) -> pa.Table:
+def plain_rows(archives: Archives, asked: Asked[RowScan], scan: Scan) -> pa.Table:
     """Rows that pass the filter, in total order or as ORDER BY says; of `asked` it makes no difference if it is strict.
 
     Args:
         scan: as of `grouped`.
     """
     query = asked.query
-    streams = streams_read(core.catalog, query, asked.stream)
-    with core.pinned():
-        plan = plan_scan(core.archives, streams, asked.ranges(streams), scan)
+    streams = streams_read(archives.catalog, query, asked.stream)
+    with archives.pinned():
+        plan = plan_scan(archives, streams, asked.ranges(streams), scan)
         if plan.rows > ANSWER_ROWS and query.where is None and query.limit is None and not query.distinct:
             raise TooManyRows(f"the answer has {plan.rows:,} rows, at most {ANSWER_ROWS:,} are allowed; add a filter")
-        job = _Plain(core.path, tuple(streams), query, scan.reduced)
-        outcomes = _run(core, plan, scan, job.map, _forward, 1)
+        job = _Plain(archives.path, tuple(streams), query, scan.reduced)
+        outcomes = _run(archives, plan, scan, job.map, _forward, 1)
     table = _together([payload for _, payload in outcomes], "a filter or LIMIT")
     shown = [Column(o.name, o.type) for o in query.select]
     if table is None:

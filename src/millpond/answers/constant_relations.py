@@ -12,11 +12,12 @@ import pyarrow.parquet as pq
 from millpond.answers.finals import final_answers
 from millpond.answers.relation_answers import current_relation
 from millpond.answers.standing_answers import all_revisions, latest_answers
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
-from millpond.catalog import Standing
-from millpond.engine.core import Core
+from millpond.catalog import Catalog, Standing
+from millpond.engine.pond_view import PondView
 from millpond.progress import FOREVER
 from millpond.support.errors import QueryError
 from millpond.tables.storage_types import from_storage
@@ -34,24 +35,24 @@ from millpond.types.relation_queries import (
 INFINITE = 2**63 - 1
 
 
-def relation_of(core: Core, ref: ConstantInput, ends: tuple[int, int] | None = None) -> pa.Table:
+def relation_of(pond: PondView, ref: ConstantInput, ends: tuple[int, int] | None = None) -> pa.Table:
     """The rows of a relation that is no stream; of answers those of windows with these ends, where they are given."""
     match ref:
         case TableInput():
-            return core.tables.rows(_found(core, ref, TableDefinition), core.now())
+            return pond.tables.rows(_found(pond.catalog, ref, TableDefinition), pond.now())
         case LateInput():
-            return late_rows(core, _found(core, ref, StreamDefinition))
+            return late_rows(pond.archives, _found(pond.catalog, ref, StreamDefinition))
         case DeadInput():
-            return dead_letters(core, _found(core, ref, StreamDefinition))
+            return dead_letters(pond.archives, _found(pond.catalog, ref, StreamDefinition))
         case RevisionsInput():
-            return all_revisions(core, _answered(core, ref), ends)
+            return all_revisions(pond, _answered(pond.catalog, ref), ends)
         case FinalInput():
-            return final_answers(core, _answered(core, ref))
+            return final_answers(pond, _answered(pond.catalog, ref))
         case AnswersInput():
-            standing = _answered(core, ref)
+            standing = _answered(pond.catalog, ref)
             if standing.definition.is_relation:
-                return current_relation(core, standing)
-            return latest_answers(core, standing, windows=ends)
+                return current_relation(pond, standing)
+            return latest_answers(pond, standing, windows=ends)
         case _:
             assert_never(ref)
 
@@ -59,29 +60,29 @@ def relation_of(core: Core, ref: ConstantInput, ends: tuple[int, int] | None = N
 D = TypeVar("D")
 
 
-def _found(core: Core, ref: ConstantInput, kind: type[D]) -> D:
-    found = core.catalog.lookup(ref.name)
+def _found(catalog: Catalog, ref: ConstantInput, kind: type[D]) -> D:
+    found = catalog.lookup(ref.name)
     assert isinstance(found, kind)
     return found
 
 
-def _answered(core: Core, ref: ConstantInput) -> Standing:
-    standing = core.catalog.query(ref.name)
+def _answered(catalog: Catalog, ref: ConstantInput) -> Standing:
+    standing = catalog.query(ref.name)
     if standing is None:
         raise QueryError(f"there is no query '{ref.name}'")
     return standing
 
 
-def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:
+def late_rows(archives: Archives, stream: StreamDefinition) -> pa.Table:
     """The rows of a stream that were late when they came, each with the watermark that it was behind, in total order.
 
     It is infinite for rows that count nowhere, whatever window they belong to.
     """
-    runtime = core.streams[stream.id]
-    wanted = Range(epoch=core.published.epoch)
-    with core.pinned():
+    runtime = archives.streams[stream.id]
+    wanted = Range(epoch=archives.published.epoch)
+    with archives.pinned():
         split = whole_files(segments_in(runtime.archive.segments, wanted), wanted)
-        parts = [t.filter(pc.is_valid(t["_bound"])) for t in ArchiveReader(core.path, stream).rows([split])]
+        parts = [t.filter(pc.is_valid(t["_bound"])) for t in ArchiveReader(archives.path, stream).rows([split])]
     table = pa.concat_tables(parts) if parts else runtime.schema.empty_table()
     ordered = table.sort_by([(stream.options.time, "ascending"), ("_id", "ascending")])
     *own, watermark = stream.late_columns
@@ -90,9 +91,9 @@ def late_rows(core: Core, stream: StreamDefinition) -> pa.Table:
     return shown.append_column(watermark.name, behind.cast(pa.timestamp("us")))
 
 
-def dead_letters(core: Core, stream: StreamDefinition) -> pa.Table:
+def dead_letters(archives: Archives, stream: StreamDefinition) -> pa.Table:
     """The records of a stream that could not be taken, with reason, source and position."""
-    runtime, epoch = core.streams[stream.id], core.published.epoch
+    runtime, epoch = archives.streams[stream.id], archives.published.epoch
     # Letters of a back-fill are of earlier epochs than the one that brings them.
     files = sorted((s for s in runtime.dead.segments if s.first_epoch <= epoch), key=lambda s: s.path)
     paths = [os.path.join(runtime.dead.folder, s.path) for s in files]

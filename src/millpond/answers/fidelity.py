@@ -11,9 +11,9 @@ from millpond.archive.design.exactness import LeftOut, with_exactness
 from millpond.archive.design.narrowing import Narrowing, interval_columns, needed_fraction
 from millpond.archive.design.reductions import sample_steps
 from millpond.archive.planning.scans import Scan, described, description
-from millpond.engine.core import Core
 from millpond.progress import NEVER
-from millpond.types import ScanQuery, StreamDefinition, WindowedQuery
+from millpond.tables import SegmentTable
+from millpond.types import ScanQuery, WindowedQuery
 
 
 def scan_for(query: WindowedQuery | ScanQuery, now: int, live_from: int | None = None) -> Scan:
@@ -28,8 +28,7 @@ def scan_for(query: WindowedQuery | ScanQuery, now: int, live_from: int | None =
 
 
 def answered(
-    core: Core,
-    stream: StreamDefinition,
+    archive: SegmentTable,
     query: WindowedQuery | ScanQuery,
     scan: Scan,
     answer: Callable[[Scan], pa.Table],
@@ -41,6 +40,7 @@ def answered(
     read, and more.
 
     Arguments:
+        archive: of the stream.
         answer: makes the answer by a scan whose steps are given, or (none are) resolved by it.
     """
     if scan.reduction is None:
@@ -48,7 +48,7 @@ def answered(
     if scan.reduction.function != "error":
         return described(answer(scan), scan)
     pairs = interval_columns(query)
-    narrowing = Narrowing(scan.reduction.error, sum(s.rows for s in core.streams[stream.id].archive.segments))
+    narrowing = Narrowing(scan.reduction.error, sum(s.rows for s in archive.segments))
     while True:
         scan.counters.full_groups = scan.counters.full_bytes = 0  # a full scan would be one
         tried = replace(scan, steps=sample_steps(narrowing.drop), rows=0, size=0, sections=0, stretches=())

@@ -14,11 +14,12 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from millpond.answers.standing_answers import latest_changes_sql, log_columns, order_terms, read_log
-from millpond.catalog import Standing
-from millpond.engine.core import Core
+from millpond.archive.open_archives import Archives
+from millpond.catalog import Catalog, Standing
+from millpond.engine.pond_view import PondView
 from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.records import Published
-from millpond.operators.registry import answering_kind
+from millpond.operators.registry import answering_kind, operators_of
 from millpond.progress import NEVER
 from millpond.support.sql import quote
 from millpond.synopses import connection, query_table
@@ -33,30 +34,31 @@ AT_ONCE = 250_000
 FINAL = "final"
 
 
-def final_until(core: Core, standing: Standing, published: Published) -> int:
+def final_until(catalog: Catalog, standing: Standing, published: Published) -> int:
     """The event time until which answers are final: windows that end, or instants that lie, at or before it; NEVER if
     none is."""
     progress = published.queries.get(str(standing.id))
     if progress is None:
         return NEVER
-    if standing.id not in core.operators.answering:  # it is quarantined, and what it has answered stays so
+    answering = operators_of(catalog).answering
+    if standing.id not in answering:  # it is quarantined, and what it has answered stays so
         return answering_kind(standing.definition.query).answered(progress) - 1
-    ended = all(_ends_for_good(core, s) for s in core.catalog.streams_of(standing))
-    return core.operators.answering[standing.id].final_until(standing, progress, published.progress, ended)
+    ended = all(_ends_for_good(catalog, s) for s in catalog.streams_of(standing))
+    return answering[standing.id].final_until(standing, progress, published.progress, ended)
 
 
-def _ends_for_good(core: Core, stream: StreamDefinition) -> bool:
+def _ends_for_good(catalog: Catalog, stream: StreamDefinition) -> bool:
     """Whether a stream that has ended takes nothing in any more; files that come then are late rows."""
     if stream.derived is None:
         return stream.options.source == "ingest"
-    streams = core.catalog.streams
-    return all(s in streams and _ends_for_good(core, streams[s]) for s in stream.derived.sources)
+    streams = catalog.streams
+    return all(s in streams and _ends_for_good(catalog, streams[s]) for s in stream.derived.sources)
 
 
-def final_rows(core: Core, standing: Standing, after: int, until: int) -> pa.Table:
+def final_rows(pond: PondView, standing: Standing, after: int, until: int) -> pa.Table:
     """Final rows of the windows with after < end <= until (microseconds), in order, with the query's columns and op."""
     definition = standing.definition
-    log = read_log(core, standing, windows=(after, until))
+    log = read_log(pond, standing, windows=(after, until))
     query = definition.query
     if not query.keyed:
         return _final_changes(definition, log)
@@ -81,19 +83,19 @@ def _shown(definition: QueryDefinition) -> list[str]:
     return [own.get(column.name, quote(column.name)) for column in definition.columns]
 
 
-def final_answers(core: Core, standing: Standing) -> pa.Table:
+def final_answers(pond: PondView, standing: Standing) -> pa.Table:
     """All rows that can no longer change: `SELECT … FROM query FINAL`."""
-    with core.pinned():
-        until = final_until(core, standing, core.published)
-        return final_rows(core, standing, NEVER - 1, until).drop_columns(["op"])
+    with pond.pinned():
+        until = final_until(pond.catalog, standing, pond.published)
+        return final_rows(pond, standing, NEVER - 1, until).drop_columns(["op"])
 
 
-def spans(core: Core, standing: Standing, after: int, until: int) -> Iterator[int]:
+def spans(archives: Archives, standing: Standing, after: int, until: int) -> Iterator[int]:
     """The windows with after < end <= until cut into spans of at most about `AT_ONCE` answers; the last end of each."""
     ends: list[tuple[int, int]] = []
-    with core.pinned():
-        for segment in core.storage.results.segments:
-            path = os.path.join(results_folder(core.path), segment.path)
+    with archives.pinned():
+        for segment in archives.storage.results.segments:
+            path = os.path.join(results_folder(archives.path), segment.path)
             if segment.high > after and segment.low <= until:
                 ends += [(segment.high, rows) for _, _, rows in read_heads(path, query_owner(standing.id))]
     held = 0

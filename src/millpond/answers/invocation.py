@@ -18,7 +18,7 @@ from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import is_retained
 from millpond.catalog import Standing
 from millpond.catalog.unions import progress_of
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.manifests.records import published_path, read_published
 from millpond.operators.registry import windows_over
 from millpond.operators.windowed.coverage import COVERAGE, with_coverage
@@ -42,7 +42,7 @@ from millpond.types.as_of import AsOf
 from millpond.windows.landmark_windows import BEGINNING
 
 
-def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
+def invoke(pond: PondView, standing: Standing, as_of: AsOf = None) -> pa.Table:
     """One row per group for the window of the query that ends at NOW: window_start, window_end, select list, final.
 
     On a stream with a retention also `covered_from`, as answers have it.
@@ -55,11 +55,11 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
     A window of the last n rows ends with the last row up to NOW, of each partition.
     """
     if standing.definition.query.of_instants:
-        return invoke_relation(core, standing, as_of)
+        return invoke_relation(pond, standing, as_of)
     query = standing.windowed
-    stream = core.catalog.stream_of(standing)
-    published, spec = core.published, core.catalog.synopses[standing.synopsis].spec
-    progress = replace(progress_of(core.catalog, spec, published.progress), high=_now(spec, published.progress))
+    stream = pond.catalog.stream_of(standing)
+    published, spec = pond.published, pond.catalog.synopses[standing.synopsis].spec
+    progress = replace(progress_of(pond.catalog, spec, published.progress), high=_now(spec, published.progress))
     epoch: int | None = published.epoch
     now, closed = progress.high, True
     if as_of == "watermark":
@@ -69,16 +69,16 @@ def invoke(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
         if kind == "timestamp":
             now = value
         else:
-            if value > core.published.epoch or not (value == 0 or os.path.exists(published_path(core.path, value))):
-                raise QueryError(f"epoch {value} is not kept; the last one is {core.published.epoch}")
-            then = read_published(core.path, value).progress if value else {}
+            if value > pond.published.epoch or not (value == 0 or os.path.exists(published_path(pond.path, value))):
+                raise QueryError(f"epoch {value} is not kept; the last one is {pond.published.epoch}")
+            then = read_published(pond.path, value).progress if value else {}
             now, epoch = _now(spec, then), value
     scan = scan_for(query, now, standing.first_epoch)
     final = progress.bound > now or as_of == "watermark"
-    asked = _Asked(core, standing, stream, now, closed, epoch, final)
+    asked = _Asked(pond, standing, stream, now, closed, epoch, final)
     if now <= NEVER:
         return asked.nothing(scan)
-    return answered(core, stream, query, scan, asked.answer)
+    return answered(pond.streams[stream.id].archive, query, scan, asked.answer)
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ class _Asked:
     final: whether no further row can change the answer.
     """
 
-    core: Core
+    pond: PondView
     standing: Standing
     stream: StreamDefinition
     now: int
@@ -105,42 +105,42 @@ class _Asked:
             Column("window_end", "TIMESTAMP"),
             *(Column(o.name, o.type) for o in query.select),
             Column("final", "BOOLEAN"),
-            *((COVERAGE,) if is_retained(self.core.catalog, query) else ()),
+            *((COVERAGE,) if is_retained(self.pond.catalog, query) else ()),
             *((Column(EXACT, "BOOLEAN"),) if scan.reduced else ()),
         ]
         return empty_answers(connection(), columns)
 
     def answer(self, scan: Scan) -> pa.Table:
         """The answer, read by a scan."""
-        core, now = self.core, self.now
-        known = core.published.lookups.get(self.standing.synopsis, ())
-        query = seen_by(core.tables, core.catalog, core.now(), self.standing.windowed, known)
+        pond, now = self.pond, self.now
+        known = pond.published.lookups.get(self.standing.synopsis, ())
+        query = seen_by(pond.tables, pond.catalog, pond.now(), self.standing.windowed, known)
         before = now + 1 if self.closed else now
-        spec = core.catalog.synopses[self.standing.synopsis].spec
+        spec = pond.catalog.synopses[self.standing.synopsis].spec
         match windows_over(spec).window_at(query, now, before):
             case None:
                 return self.nothing(scan)
             case EachWindow(last, since):
                 every = Asked(self.stream, query, Range(None, before, self.epoch))
-                found, removed = each_window(core, every, last, scan)
+                found, removed = each_window(pond, every, last, scan)
                 if found is not None and since > NEVER:
                     ends = found[query.end_column].cast(pa.timestamp("us")).cast(pa.int64())
                     found = found.filter(pc.greater_equal(ends, since))
                 ends_sql = ", ".join(c.name for c in query.time_columns)
             case OneWindow(start, low, over):
-                streams = streams_read(core.catalog, query, self.stream)
+                streams = streams_read(pond.catalog, query, self.stream)
                 check_reach(
-                    core.archives, streams, None if start <= BEGINNING else low, before - 1, scan.reduced, files=True
+                    pond.archives, streams, None if start <= BEGINNING else low, before - 1, scan.reduced, files=True
                 )
                 asked = Asked(self.stream, over, Range(low, before, self.epoch), strict=False)
-                found, removed = whole(core, asked, scan)
+                found, removed = whole(pond, asked, scan)
                 ends_sql = f"{moment_sql(start)} AS window_start, make_timestamp({now}) AS window_end"
         if found is None or not found.num_rows:
             return self.nothing(scan)
         shown = ", ".join(quote(o.name) for o in query.select)
         sql = f"SELECT {ends_sql}, {shown}, {str(self.final).lower()} AS final FROM a"
         table = query_table(connection(), sql, a=found)
-        if is_retained(core.catalog, query):
+        if is_retained(pond.catalog, query):
             table = with_coverage(table, removed, query.window)
         table = told_by(table, query, scan, self.closed)
         return table.drop_columns([NUMBER.name]) if NUMBER.name in table.column_names else table

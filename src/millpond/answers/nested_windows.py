@@ -13,7 +13,7 @@ from millpond.answers.adhoc_relations import select_relational
 from millpond.answers.standing_answers import latest_answers
 from millpond.archive.archive_files import row_schema
 from millpond.catalog.unions import union_key
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.language.rewrite.unnamed_streams import stream_of
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.registry import answering_kind, windows_over
@@ -36,16 +36,16 @@ from millpond.types import (
 )
 
 
-def select_staged(core: Core, staged: Staged) -> pa.Table:
+def select_staged(pond: PondView, staged: Staged) -> pa.Table:
     """The answer of a SELECT over answers: that of now, as a standing query would give it."""
-    return HeldStreams(core, staged.inner).answer(staged.query)
+    return HeldStreams(pond, staged.inner).answer(staged.query)
 
 
 class HeldStreams:
     """The streams without a name that an ad hoc SELECT reads, as rows in memory; one may read those before it."""
 
-    def __init__(self, core: Core, inner: Sequence[InnerStream]) -> None:
-        self.core = core
+    def __init__(self, pond: PondView, inner: Sequence[InnerStream]) -> None:
+        self.pond = pond
         self.by_name: dict[str, HeldStream] = {}
         for each in inner:
             stream = replace(stream_of(each), id=-1 - len(self.by_name))
@@ -55,9 +55,9 @@ class HeldStreams:
     def answer(self, query: StandingQuery) -> pa.Table:
         """The answer of a query over such streams, or over others."""
         if query.of_instants:
-            return select_relational(self.core, query, {h.stream.id: h for h in self.by_name.values()})
+            return select_relational(self.pond, query, {h.stream.id: h for h in self.by_name.values()})
         held = self.by_name.get(query.stream)
-        return select_stream(self.core, query) if held is None else _folded(query, held)
+        return select_stream(self.pond, query) if held is None else _folded(query, held)
 
     def _once(self, query: StandingQuery) -> tuple[pa.Table, int]:
         """The answers of a query, and until when there are all of them."""
@@ -69,8 +69,8 @@ class HeldStreams:
         """Until when windows of an input have ended, or all of its rows are there."""
         if (held := self.by_name.get(names[0])) is not None:
             return held.until
-        progress = self.core.published.progress
-        streams = [s.id for s in self.core.catalog.streams_named(names)]
+        progress = self.pond.published.progress
+        streams = [s.id for s in self.pond.catalog.streams_named(names)]
         states = [progress.get(str(s), StreamProgress()) for s in streams]
         known = progress.get(union_key(streams), StreamProgress())
         bound, high = max(meld(states).bound, known.bound), now(states)
@@ -78,13 +78,13 @@ class HeldStreams:
 
     def _standing(self, each: InnerStream) -> tuple[pa.Table, int]:
         """The answers of a standing query that hold and are not early, and until when there are all of them."""
-        standing = self.core.catalog.query(each.answers)
+        standing = self.pond.catalog.query(each.answers)
         if standing is None:
             raise QueryError(f"there is no query '{each.answers}'")
-        answers = latest_answers(self.core, standing)
+        answers = latest_answers(self.pond, standing)
         if STATUS in answers.column_names:
             answers = answers.filter(pc.not_equal(answers[STATUS], OPEN))
-        known = self.core.published.queries.get(str(standing.id), QueryProgress())
+        known = self.pond.published.queries.get(str(standing.id), QueryProgress())
         return answers, known.closed
 
 

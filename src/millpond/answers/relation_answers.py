@@ -10,9 +10,10 @@ import pyarrow as pa
 
 from millpond.answers.expired_history import check_reach
 from millpond.answers.row_queries.moments import Inputs, now_of, progress_of, record_of
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.scans import Scan, described
 from millpond.catalog import Catalog, Standing
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Published
 from millpond.operators.registry import relations_over
@@ -41,7 +42,7 @@ T = TypeVar("T")
 INPUT_ROWS = 20_000_000
 
 
-def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Table:
+def invoke_relation(pond: PondView, standing: Standing, as_of: AsOf = None) -> pa.Table:
     """R(τ) of a relational query: at, the select list, final (whether progress has passed τ).
 
     Arguments:
@@ -49,19 +50,19 @@ def invoke_relation(core: Core, standing: Standing, as_of: AsOf = None) -> pa.Ta
             ('timestamp', t): τ is t, with all that is known today. ('epoch', n): NOW when epoch n was published.
     """
     query = standing.relational
-    inputs = inputs_of(core.catalog, query)
-    now, published = _moment(core.path, core.published, inputs, as_of)
+    inputs = inputs_of(pond.catalog, query)
+    now, published = _moment(pond.path, pond.published, inputs, as_of)
     columns = [Column("at", "TIMESTAMP"), *(Column(o.name, o.type) for o in query.select), Column("final", "BOOLEAN")]
     if now is None:
         return empty_answers(connection(), columns)
     for item in query.inputs:
-        streams = core.catalog.streams_named(item.names)
+        streams = pond.catalog.streams_named(item.names)
         begin = relations_over(query).reach(query, item, now)
-        check_reach(core.archives, streams, begin, now, item.reduce is not None, files=True)
-    reader = InputReader(core.archives, query, published, most=INPUT_ROWS, live_from=standing.first_epoch)
-    final = "true" if progress_of(core.published, inputs) > now else "false"
-    versions = _versions(core.published, standing, published, now)
-    found = relation_at(reader, query, now, partial(_tables, core, query, versions))
+        check_reach(pond.archives, streams, begin, now, item.reduce is not None, files=True)
+    reader = InputReader(pond.archives, query, published, most=INPUT_ROWS, live_from=standing.first_epoch)
+    final = "true" if progress_of(pond.published, inputs) > now else "false"
+    versions = _versions(pond.published, standing, published, now)
+    found = relation_at(reader, query, now, partial(_tables, pond, query, versions))
     sql = f'SELECT make_timestamp(_at) AS "at", {outputs_of(query)}, {final} AS final FROM f{in_order(query)}'
     return told(query_table(connection(), sql, f=found), reader.scans)
 
@@ -79,26 +80,26 @@ def told(table: pa.Table, scans: Sequence[Scan]) -> pa.Table:
 
 
 def relation_moment(
-    core: Core, published: Published, standing: Standing, as_of: AsOf
+    archives: Archives, published: Published, standing: Standing, as_of: AsOf
 ) -> tuple[int, int, int | None, int | None, bool]:
     """now, progress, begin, end, final of an invocation, as an `Answer` has them."""
-    inputs = inputs_of(core.catalog, standing.relational)
-    now, _ = _moment(core.path, core.published, inputs, as_of)
+    inputs = inputs_of(archives.catalog, standing.relational)
+    now, _ = _moment(archives.path, archives.published, inputs, as_of)
     progress = progress_of(published, inputs)
     return (NEVER if now is None else now), progress, now, now, now is not None and progress > now
 
 
-def current_relation(core: Core, standing: Standing) -> pa.Table:
+def current_relation(pond: PondView, standing: Standing) -> pa.Table:
     """R at the last final instant: what `SELECT … FROM query` sees of a relation."""
     query = standing.relational
-    known = core.published.queries.get(str(standing.id), QueryProgress())
+    known = pond.published.queries.get(str(standing.id), QueryProgress())
     if known.closed <= NEVER:
         return empty_answers(connection(), [Column(o.name, o.type) for o in query.select])
-    last = max((_end(core.catalog, i, core.published) for i in query.inputs), default=NEVER)
+    last = max((_end(pond.catalog, i, pond.published) for i in query.inputs), default=NEVER)
     instant = known.closed - 1 if known.closed < FOREVER else last
-    reader = InputReader(core.archives, query, core.published, most=INPUT_ROWS, live_from=standing.first_epoch)
-    versions = _versions(core.published, standing, core.published, instant)
-    found = relation_at(reader, query, instant, partial(_tables, core, query, versions), standing.definition.options)
+    reader = InputReader(pond.archives, query, pond.published, most=INPUT_ROWS, live_from=standing.first_epoch)
+    versions = _versions(pond.published, standing, pond.published, instant)
+    found = relation_at(reader, query, instant, partial(_tables, pond, query, versions), standing.definition.options)
     return query_table(connection(), f"SELECT {outputs_of(query)} FROM f{in_order(query)}", f=found)
 
 
@@ -147,15 +148,15 @@ def answered(part: Callable[[], T]) -> T:
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
 
 
-def _tables(core: Core, query: RelationalQuery, versions: Mapping[str, int]) -> dict[str, pa.Table]:
+def _tables(pond: PondView, query: RelationalQuery, versions: Mapping[str, int]) -> dict[str, pa.Table]:
     """The tables of a standing query; those that have no version here as they are now."""
     found = {}
     for each in query.tables:
-        definition = core.catalog.lookup(each.name)
+        definition = pond.catalog.lookup(each.name)
         assert isinstance(definition, TableDefinition)  # nothing else that is constant is part of a standing query
         version = versions.get(str(definition.id))
-        now = core.tables.rows(definition, core.now()) if version is None else None
-        found[each.alias] = now if version is None else table_version(core.path, definition, version)
+        now = pond.tables.rows(definition, pond.now()) if version is None else None
+        found[each.alias] = now if version is None else table_version(pond.path, definition, version)
     return found
 
 

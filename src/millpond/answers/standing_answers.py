@@ -9,8 +9,9 @@ from collections.abc import Iterator
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from millpond.archive.open_archives import Archives
 from millpond.catalog import Standing
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.manifests.places import query_owner, results_folder
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.registry import answering_kind
@@ -27,14 +28,14 @@ from millpond.types import NUMBER, STATUS, Column, QueryDefinition
 MOST_ROWS = 50_000_000
 
 
-def segments_of(core: Core, after: int, until: int) -> list[Segment]:
+def segments_of(archives: Archives, after: int, until: int) -> list[Segment]:
     """Result files with answers published after epoch `after`, up to `until`, oldest first."""
-    chosen = [s for s in core.storage.results.segments if s.last_epoch > after and s.first_epoch <= until]
+    chosen = [s for s in archives.storage.results.segments if s.last_epoch > after and s.first_epoch <= until]
     return sorted(chosen, key=lambda s: (s.first_epoch, s.path))
 
 
 def read_log(
-    core: Core,
+    pond: PondView,
     standing: Standing,
     after: int = 0,
     until: int | None = None,
@@ -48,16 +49,19 @@ def read_log(
         after, until: only what was published after epoch `after`, up to epoch `until` (default: the last published).
         windows: only of windows that end behind the first and not behind the second (microseconds).
     """
-    with core.telemetry.reading(standing.id, standing.definition.name):
-        return _read_log(core, standing, after, core.published.epoch if until is None else until, windows)
+    until = pond.published.epoch if until is None else until
+    with pond.unreadable.watching(standing.id, standing.definition.name):
+        return _read_log(pond.archives, standing, after, until, windows)
 
 
-def _read_log(core: Core, standing: Standing, after: int, until: int, windows: tuple[int, int] | None) -> pa.Table:
+def _read_log(
+    archives: Archives, standing: Standing, after: int, until: int, windows: tuple[int, int] | None
+) -> pa.Table:
     owner = query_owner(standing.id)
     tables: list[pa.Table] = []
     count = 0
-    with core.pinned():
-        for segment in segments_of(core, after, until):
+    with archives.pinned():
+        for segment in segments_of(archives, after, until):
             if windows is not None and (segment.high <= windows[0] or segment.low > windows[1]):
                 continue
             adopted = segment.last_epoch if segment.path.startswith("b") else None
@@ -67,7 +71,7 @@ def _read_log(core: Core, standing: Standing, after: int, until: int, windows: t
                     return False
                 return after < (epoch if adopted is None else adopted) <= until
 
-            for chunk in read_chunks([os.path.join(results_folder(core.path), segment.path)], {owner}, wanted):
+            for chunk in read_chunks([os.path.join(results_folder(archives.path), segment.path)], {owner}, wanted):
                 epoch = chunk.epoch if adopted is None else adopted
                 rows = chunk.table if windows is None else _windows_in(chunk.table, windows)
                 if rows.num_rows:
@@ -83,7 +87,7 @@ def _read_log(core: Core, standing: Standing, after: int, until: int, windows: t
             log = _with_status(log)
         # What its back-fill did not find, or left out, is missing in all windows that need it, those closed later
         # included.
-        known = core.published.queries.get(str(standing.id), QueryProgress())
+        known = archives.published.queries.get(str(standing.id), QueryProgress())
         return answering_kind(standing.definition.query).qualified(standing.definition, known, log)
     columns = [*log_columns(standing.definition), Column("_epoch", "BIGINT"), Column("_backfilled", "BOOLEAN")]
     return empty_answers(connection(), columns)
@@ -118,13 +122,13 @@ def _with_status(log: pa.Table) -> pa.Table:
     return log.set_column(at, STATUS, pc.fill_null(log[STATUS], closed))
 
 
-def spans_of(core: Core, standing: Standing, after: int, until: int, most: int) -> Iterator[int]:
+def spans_of(archives: Archives, standing: Standing, after: int, until: int, most: int) -> Iterator[int]:
     """The epochs after < e <= until cut into spans of at most `most` answers (or one epoch); the last epoch of each."""
     if until - after > 1:
         counts: Counter[int] = Counter()
-        with core.pinned():
-            for segment in segments_of(core, after, until):
-                path = os.path.join(results_folder(core.path), segment.path)
+        with archives.pinned():
+            for segment in segments_of(archives, after, until):
+                path = os.path.join(results_folder(archives.path), segment.path)
                 for _, epoch, rows in read_heads(path, query_owner(standing.id)):
                     counts[segment.last_epoch if segment.path.startswith("b") else epoch] += rows
         held = 0
@@ -168,10 +172,10 @@ def _ordered(column: Column) -> str:
 
 
 def latest_answers(
-    core: Core, standing: Standing, until: int | None = None, windows: tuple[int, int] | None = None
+    pond: PondView, standing: Standing, until: int | None = None, windows: tuple[int, int] | None = None
 ) -> pa.Table:
     """The latest revision per (window, group), vanished rows left out: `SELECT … FROM query`."""
-    log = read_log(core, standing, 0, until, windows)
+    log = read_log(pond, standing, 0, until, windows)
     query = standing.definition.query
     if not query.keyed:
         return _latest_changes(standing.definition, log)
@@ -209,9 +213,9 @@ def latest_changes_sql(definition: QueryDefinition) -> str:
     return f"SELECT {shown} FROM (SELECT *, unnest(range(__n)) FROM ({sql})) ORDER BY {order}"
 
 
-def all_revisions(core: Core, standing: Standing, windows: tuple[int, int] | None = None) -> pa.Table:
+def all_revisions(pond: PondView, standing: Standing, windows: tuple[int, int] | None = None) -> pa.Table:
     """The log: every revision of every row with its op, in the order of publication."""
-    log = read_log(core, standing, windows=windows)
+    log = read_log(pond, standing, windows=windows)
     shown = ", ".join([*(quote(c.name) for c in standing.definition.columns), "op"])
     sql = f"SELECT {shown} FROM log ORDER BY _epoch, {order_terms(standing.definition)}"
     return query_table(connection(), sql, log=log)

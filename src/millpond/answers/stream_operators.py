@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator
 import pyarrow as pa
 
 from millpond.answers.standing_answers import MOST_ROWS
-from millpond.engine.core import Core
+from millpond.archive.open_archives import Archives
 from millpond.manifests.places import state_folder
+from millpond.operators.registry import operators_of
 from millpond.operators.stream_operator import StreamOperator
 from millpond.progress import StreamProgress
 from millpond.support.errors import QueryError
@@ -18,27 +19,27 @@ from millpond.types import StreamDefinition
 from millpond.types.options.asked_operators import parse_operators
 
 
-def operator_answer(core: Core, name: str, operator: str) -> pa.Table:
+def operator_answer(archives: Archives, name: str, operator: str) -> pa.Table:
     """What an operator of a stream answers now: of the rows of all epochs that are published.
 
     Args:
         name: of the stream. operator: as its option says it, `last_row(sensor, 2 hours)`.
     Raises: QueryError when there is no such stream or operator, or the operator has failed.
     """
-    with core.pinned():
-        with core.lock:
-            catalog, published, segments = core.catalog, core.published, core.storage.state.segments
+    with archives.pinned():
+        with archives.lock:
+            catalog, published, segments = archives.catalog, archives.published, archives.storage.state.segments
         stream = catalog.stream(name)
         if stream is None:
             raise QueryError(f"there is no stream '{name}'")
         owner = _owner(stream, operator)
         if owner in catalog.stopped:
             raise QueryError(f"{operator} has failed, and is stopped: {catalog.stopped[owner]}")
-        found = core.operators.storing.get(owner)
+        found = operators_of(catalog).storing.get(owner)
         if not isinstance(found, StreamOperator):
             asked = stream.options.operators
             raise QueryError(f"stream '{name}' has no operator {operator}; it has {asked or 'none'}")
-        chunks = read_chunks([os.path.join(state_folder(core.path), s.path) for s in segments], {owner})
+        chunks = read_chunks([os.path.join(state_folder(archives.path), s.path) for s in segments], {owner})
         return found.answer(_limited(chunks, operator), published.progress.get(str(stream.id), StreamProgress()))
 
 

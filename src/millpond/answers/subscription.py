@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from millpond.answers.finals import final_rows, final_until, spans
 from millpond.answers.standing_answers import end_column, order_terms, read_log, spans_of
 from millpond.catalog import Standing
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.manifests.records import Published
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
@@ -50,7 +50,7 @@ def of_another(cursor: Cursor, query: int, name: str) -> QueryError:
 
 
 def subscribe(
-    core: Core,
+    pond: PondView,
     name: str,
     since: Cursor | str | None,
     timeout: float | None,
@@ -65,7 +65,7 @@ def subscribe(
         final: only rows that can no longer change, each once, in order of the windows' ends.
         status: 'closed': no early answers; 'final': as `final`.
     """
-    standing = core.catalog.query(name)
+    standing = pond.catalog.query(name)
     if standing is None:
         raise QueryError(f"there is no query '{name}'")
     wanted = wanted_of(final, status, since)
@@ -77,19 +77,19 @@ def subscribe(
     if cursor.query in standing.previous:
         columns = [*(c.name for c in standing.definition.columns), "op"]
         cursor = Cursor(cursor.epoch, 0, standing.id, wanted)
-        empty = read_log(core, standing, core.published.epoch).select(columns)
-        epoch = core.published.epoch if wanted == "final" else cursor.epoch
+        empty = read_log(pond, standing, pond.published.epoch).select(columns)
+        epoch = pond.published.epoch if wanted == "final" else cursor.epoch
         yield AnswerBatch(empty, cursor, epoch, False, replaced=True)
     done = NEVER
     while True:
-        published = core.published
+        published = pond.published
         seen = published.epoch
         if wanted == "final":
-            until = final_until(core, standing, published)
-            following = _final(core, standing, cursor, published, until) if until > done else iter(())
+            until = final_until(pond.catalog, standing, published)
+            following = _final(pond, standing, cursor, published, until) if until > done else iter(())
             done = max(done, until)
         else:
-            following = _published(core, standing, cursor, seen)
+            following = _published(pond, standing, cursor, seen)
         for batch in following:
             cursor = batch.cursor
             yield batch
@@ -97,16 +97,16 @@ def subscribe(
             cursor = Cursor(seen, 0, standing.id, wanted)
 
         def more(seen: int = seen) -> bool:
-            return core.published.epoch > seen or standing.id not in core.catalog.queries
+            return pond.published.epoch > seen or standing.id not in pond.catalog.queries
 
-        if not core.epochs.wait(more, timeout) or standing.id not in core.catalog.queries:
+        if not pond.epochs.wait(more, timeout) or standing.id not in pond.catalog.queries:
             return
 
 
-def _published(core: Core, standing: Standing, cursor: Cursor, until: int) -> Iterator[AnswerBatch]:
+def _published(pond: PondView, standing: Standing, cursor: Cursor, until: int) -> Iterator[AnswerBatch]:
     """What epochs up to `until` published, from a cursor on."""
     after = cursor.epoch - 1 if cursor.ordinal else cursor.epoch
-    for number, rows in _epochs(core, standing, after, until, cursor.wanted):
+    for number, rows in _epochs(pond, standing, after, until, cursor.wanted):
         total, rows = rows.num_rows, rows.slice(cursor.ordinal if number == cursor.epoch else 0)
         if rows.num_rows:
             backfilled = bool(rows["_backfilled"][0].as_py())
@@ -114,12 +114,14 @@ def _published(core: Core, standing: Standing, cursor: Cursor, until: int) -> It
             yield AnswerBatch(rows.drop_columns(["_backfilled"]), place, number, backfilled)
 
 
-def _final(core: Core, standing: Standing, cursor: Cursor, published: Published, until: int) -> Iterator[AnswerBatch]:
+def _final(
+    pond: PondView, standing: Standing, cursor: Cursor, published: Published, until: int
+) -> Iterator[AnswerBatch]:
     """What has become final until `until` behind a cursor: one batch per span of windows."""
     # The window that the cursor stands in may have been given in part.
     after, skipped = (cursor.epoch - 1 if cursor.ordinal else cursor.epoch), cursor.ordinal
-    for last in spans(core, standing, after, until):
-        rows = final_rows(core, standing, after, last).slice(skipped)
+    for last in spans(pond.archives, standing, after, until):
+        rows = final_rows(pond, standing, after, last).slice(skipped)
         after, skipped = last, 0
         if rows.num_rows:
             cursor = final_cursor(rows, cursor)
@@ -137,15 +139,15 @@ def final_cursor(rows: pa.Table, before: Cursor) -> Cursor:
 
 
 def _epochs(
-    core: Core, standing: Standing, after: int, until: int, wanted: Wanted = "all"
+    pond: PondView, standing: Standing, after: int, until: int, wanted: Wanted = "all"
 ) -> Iterator[tuple[int, pa.Table]]:
     """(epoch, its answers in their order) of the epochs after < e <= until that have any."""
     shown = ", ".join([*(quote(c.name) for c in standing.definition.columns), "op"])
     order = order_terms(standing.definition)
     # Without the option `early` all answers are of closed windows, and there is no such column.
     only = f" AND {STATUS} = 'closed'" if wanted == "closed" and standing.definition.options.early is not None else ""
-    for last in spans_of(core, standing, after, until, AT_ONCE):
-        log = read_log(core, standing, after, last)
+    for last in spans_of(pond.archives, standing, after, until, AT_ONCE):
+        log = read_log(pond, standing, after, last)
         after = last
         for number in sorted(pc.unique(log["_epoch"]).to_pylist()):
             sql = f"SELECT {shown}, _backfilled FROM log WHERE _epoch = {number}{only} ORDER BY {order}"

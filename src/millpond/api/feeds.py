@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from millpond.engine.core import Core
+from millpond.engine.intake.live_storage import LiveStorage
+from millpond.engine.pond_view import PondView
 from millpond.sources.frames import batch_key, check_columns, check_frame, create_statement, feed, last_batch
 from millpond.sources.intake_log import Item
 from millpond.support.errors import PondError, SourceError
@@ -23,11 +24,14 @@ class Feeds:
     """The feeds of one pond.
 
     Arguments:
-        core: of the pond. sql: executes a statement. kick: says that there is work.
+        pond: what is published. storage: with what streams take in. sql: executes a statement.
+        kick: says that there is work.
     """
 
-    def __init__(self, core: Core, sql: Callable[[str], object], kick: Callable[[], None]) -> None:
-        self._core, self._sql, self._kick = core, sql, kick
+    def __init__(
+        self, pond: PondView, storage: LiveStorage, sql: Callable[[str], object], kick: Callable[[], None]
+    ) -> None:
+        self._pond, self._storage, self._sql, self._kick = pond, storage, sql, kick
         self._running: dict[tuple[str, str], StreamingQuery] = {}
 
     def start(
@@ -48,9 +52,9 @@ class Feeds:
         key = (definition.name.lower(), name)
         if key in self._running and self._running[key].isActive:
             raise SourceError(f"the feed '{name}' of stream '{stream}' runs already; stop it, or give this one a name")
-        folder = self._core.streams[definition.id].log.folder
+        folder = self._storage.streams[definition.id].log.folder
         checkpoint = os.path.join(folder, "feeds", name)
-        landing = str(self._core.streams[definition.id].landing.folder)
+        landing = str(self._storage.streams[definition.id].landing.folder)
         self._running[key] = feed(frame, self._land(definition.id, stream), landing, checkpoint, partition, trigger)
         return self._running[key]
 
@@ -72,10 +76,10 @@ class Feeds:
 
     def _stream(self, frame: DataFrame, name: str, options: Mapping[str, Any]) -> StreamDefinition:
         """The stream that is fed; made where there is none."""
-        definition = self._core.catalog.stream(name)
+        definition = self._pond.catalog.stream(name)
         if definition is None:
             self._sql(create_statement(name, frame.schema, options))
-            definition = self._core.catalog.stream(name)
+            definition = self._pond.catalog.stream(name)
             assert definition is not None
         elif options:
             raise SourceError(
@@ -85,7 +89,7 @@ class Feeds:
             raise SourceError(f"stream '{name}' is the system's: its rows are what epochs report")
         if definition.derived is not None:
             raise SourceError(f"stream '{name}' is derived: its rows are answers; feed what it reads")
-        if self._core.streams[definition.id].log.ended:
+        if self._storage.streams[definition.id].log.ended:
             raise SourceError(f"stream '{name}' has ended (DRAIN FINAL); recreate it to take rows again")
         return definition
 
@@ -93,9 +97,9 @@ class Feeds:
         last: dict[str, int] = {}
 
         def land(items: list[Item], feed: str, number: int) -> None:
-            core = self._core
-            runtime = core.streams.get(stream)
-            if runtime is None or stream not in core.catalog.streams:
+            pond = self._pond
+            runtime = self._storage.streams.get(stream)
+            if runtime is None or stream not in pond.catalog.streams:
                 raise SourceError(f"stream '{name}' was dropped meanwhile")
             if runtime.log.ended:
                 raise SourceError(f"stream '{name}' has ended (DRAIN FINAL)")
@@ -105,15 +109,15 @@ class Feeds:
                 for item in items:
                     os.unlink(item.path)
                 return
-            with core.lock:
-                if core.epochs.closing:
+            with pond.lock:
+                if pond.epochs.closing:
                     raise PondError("the pond is closed")
-                arrival = core.now()
+                arrival = pond.now()
                 runtime.arriving.append(arrival)
             try:
                 runtime.landing.adopt(items, batch_key(feed, number), arrival)
             finally:
-                with core.lock:
+                with pond.lock:
                     runtime.arriving.remove(arrival)
             last[feed] = number
             self._kick()

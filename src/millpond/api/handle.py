@@ -28,6 +28,7 @@ from millpond.catalog.unions import progress_of
 from millpond.commands.execution.interpreter import Interpreter
 from millpond.commands.execution.performing import cannot_drain
 from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.progress import NEVER
 from millpond.support.errors import PondError, QueryError
 from millpond.support.sql import quote
@@ -144,7 +145,7 @@ class RowQueryHandle(QueryHandle):
 
     def _result(self, moment: AsOf, begin: Edge | None, end: Edge | None, most: int | None) -> Answer:
         most = ANSWER_ROWS if most is None else most
-        return evaluate(self._core, self._register.get(self.id), moment, begin, end, most)
+        return evaluate(self._core.view, self._register.get(self.id), moment, begin, end, most)
 
     def _subscribe(
         self, since: Cursor | str | None, timeout: float | None, final: bool, status: str | None
@@ -152,12 +153,12 @@ class RowQueryHandle(QueryHandle):
         self._check(self.id in self._core.register)
         if final or status is not None:
             raise QueryError("rows that match never change: 'final' and 'status' are for window queries")
-        return subscribe_selection(self._core, self.id, since, timeout)
+        return subscribe_selection(self._core.view, self.id, since, timeout)
 
     def drop(self) -> None:
         """See `QueryHandle`."""
         self._register.drop(self.id)
-        ready_of(self._core).forget(self.id)
+        ready_of(self._core.view).forget(self.id)
         self._tell()
 
     def _set(self, status: Literal["live", "paused"]) -> None:
@@ -196,12 +197,12 @@ class StandingQueryHandle(QueryHandle):
     def _result(self, moment: AsOf, begin: Edge | None, end: Edge | None, most: int | None) -> Answer:
         if (begin, end) != (None, None):
             raise QueryError(f"query '{self.name}' has windows of its own: 'begin' and 'end' are for row queries")
-        return invoke_windows(self._core, self._standing, moment)
+        return invoke_windows(self._core.view, self._standing, moment)
 
     def _subscribe(
         self, since: Cursor | str | None, timeout: float | None, final: bool, status: str | None
     ) -> Iterator[AnswerBatch]:
-        return subscribe(self._core, self._standing.definition.name, since, timeout, final, status)
+        return subscribe(self._core.view, self._standing.definition.name, since, timeout, final, status)
 
     def drop(self) -> None:
         """See `QueryHandle`."""
@@ -250,18 +251,18 @@ def no_query(query: int) -> QueryError:
     return QueryError(f"there is no query with the id {query}; it may have been dropped")
 
 
-def invoke_windows(core: Core, standing: Standing, as_of: AsOf = None) -> Answer:
+def invoke_windows(pond: PondView, standing: Standing, as_of: AsOf = None) -> Answer:
     """INVOKE of a window query as an `Answer`."""
     while True:
-        published = core.published
-        table = invoke(core, standing, as_of)
+        published = pond.published
+        table = invoke(pond, standing, as_of)
         # An answer that an epoch overtook while it was made may be of either.
-        if as_of is not None or core.published is published:
+        if as_of is not None or pond.published is published:
             break
     epoch = as_of[1] if isinstance(as_of, tuple) and as_of[0] == "epoch" else published.epoch
     if standing.definition.query.of_instants:
-        return Answer(table, epoch, *relation_moment(core, published, standing, as_of))
-    progress = progress_of(core.catalog, core.catalog.synopses[standing.synopsis].spec, published.progress)
+        return Answer(table, epoch, *relation_moment(pond.archives, published, standing, as_of))
+    progress = progress_of(pond.catalog, pond.catalog.synopses[standing.synopsis].spec, published.progress)
     begin = end = None
     if table.num_rows:
         # No datetime: a window may begin before the year 1.

@@ -14,6 +14,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
@@ -34,7 +35,7 @@ from millpond.commands.dry_run import check_script
 from millpond.commands.execution.function_keeping import UserFunctions
 from millpond.commands.execution.interpreter import Interpreter
 from millpond.commands.execution.kind_keeping import WindowKinds
-from millpond.commands.execution.performing import execute
+from millpond.commands.execution.performing import CarryOut, execute
 from millpond.commands.execution.refitting import finish_columns
 from millpond.commands.execution.sight import facts_of
 from millpond.commands.setting_commands import begin_statistics
@@ -73,20 +74,21 @@ class Pond(Functions, Registrations):
         self._core = core
         self._closed = False
         self._start = start
-        self._kinds = WindowKinds(core, window_kinds)
-        self._functions = UserFunctions(core)
+        self._carry_out: CarryOut = partial(execute, core)
+        self._kinds = WindowKinds(core.archives, self._carry_out, window_kinds)
+        self._functions = UserFunctions(core.archives, self._carry_out)
         self._tell = self.teller()
         self._closed = False
         sweep_orphans(core.storage, core.epochs, [*core.backfills.finished(), *core.mendings.recorded()])
-        finish_columns(core)
+        finish_columns(core.path, core.catalogs)
         if core.settings.statistics:
-            execute(core, begin_statistics)
+            self._carry_out(begin_statistics)
         self._loop: InlineLoop | SparkLoop = SparkLoop(core, start) if start is not None else InlineLoop(core)
         self._interpreter = Interpreter(core, self.drain, self._loop.kick)
-        self._feeds = Feeds(core, self.sql, self._loop.kick)
+        self._feeds = Feeds(core.view, core.storage, self.sql, self._loop.kick)
         self._functions.changed = self._interpreter.rows.forget
         if start is not None:
-            start_ready(core)
+            start_ready(core.view)
 
     @property
     def path(self) -> str:
@@ -286,17 +288,18 @@ class Pond(Functions, Registrations):
         whether every source has ended, so that no window is open.
         """
         self._check()
-        told, telling = told_nothing(self._core), threading.Lock()
+        told, telling = told_nothing(self._core.archives), threading.Lock()
 
         def tell(final: bool) -> DrainReport:
             with telling:
-                return report(self._core, told, final)
+                return report(self._core.archives, self._core.streams, told, final)
 
         return tell
 
     def _drain(self, final: bool) -> None:
         self._check()
-        drain = Drain(self._core, final)
+        core = self._core
+        drain = Drain(core.view, core.storage, core.backfills, core.mendings, final)
         self._loop.kick()
         if isinstance(self._loop, InlineLoop):
             idle = 0
@@ -320,7 +323,8 @@ class Pond(Functions, Registrations):
     def maintain(self) -> None:
         """Run one round of compaction, retention and sweeping now; it also happens by itself."""
         self._check()
-        maintain(self._core)
+        core = self._core
+        maintain(core.view, core.storage, core.backfills, core.upkeep)
 
     def subscribe(
         self,
@@ -339,7 +343,7 @@ class Pond(Functions, Registrations):
         self._check()
         if self._core.catalog.query(query) is None and self._core.register.id_of(query) is not None:
             return self.query(query).subscribe(since, timeout, final=final, status=status)
-        return subscribe(self._core, query, since, timeout, final, status)
+        return subscribe(self._core.view, query, since, timeout, final, status)
 
     def answer(self, stream: str, operator: str) -> pa.Table:
         """What an operator answers now that a stream has asked for by its option `operators`.
@@ -349,7 +353,7 @@ class Pond(Functions, Registrations):
         Raises: QueryError when there is no such stream or operator, or the operator has failed.
         """
         self._check()
-        return operator_answer(self._core, stream, operator)
+        return operator_answer(self._core.archives, stream, operator)
 
     def register_reduction(self, name: str, function: Callable[..., float | dt.timedelta]) -> None:
         """Make a function of yours available as `REDUCE name(…)`; it is there again after a restart.
@@ -388,7 +392,7 @@ class Pond(Functions, Registrations):
     def status(self) -> dict[str, Any]:
         """What the pond is doing: streams, queries, epochs. Cheap."""
         self._check()
-        found = status(self._core)
+        found = status(self._core.view, self._core.instruments)
         for stream, feeds in self._feeds.status().items():
             for name in (n for n in found["streams"] if n.lower() == stream):
                 found["streams"][name]["feeds"] = feeds
@@ -415,7 +419,7 @@ class Pond(Functions, Registrations):
             with self._core.lock:
                 self._core.epochs.closing = True
                 self._core.epochs.notify()
-            ready_of(self._core).stop()
+            ready_of(self._core.view).stop()
             self._kinds.close()
             self._core.close()
             LOG.info("pond closed", path=self.path, epoch=self._core.epochs.published.epoch)

@@ -10,6 +10,7 @@ from millpond.api.handle import QueryHandle, handle_of
 from millpond.commands.execution.bulk_registration import Terms, register_all
 from millpond.commands.execution.interpreter import Interpreter
 from millpond.commands.execution.kind_keeping import WindowKinds
+from millpond.commands.execution.performing import CarryOut
 from millpond.engine.control.loop import InlineLoop, SparkLoop
 from millpond.engine.core import Core
 from millpond.support.errors import QueryError
@@ -22,6 +23,7 @@ class Registrations:
     """What a pond offers of queries that are registered from Python: a part of `Pond`."""
 
     _core: Core
+    _carry_out: CarryOut
     _interpreter: Interpreter
     _kinds: WindowKinds
     _loop: InlineLoop | SparkLoop
@@ -128,7 +130,9 @@ class Registrations:
     ) -> list[QueryHandle]:
         self._check()
         wanted = [*zip(texts, names, strict=True)]
-        numbers = register_all(self._core, self._interpreter.rows, wanted, Terms(owner, options, limit), self._drop)
+        numbers = register_all(
+            self._carry_out, self._interpreter.rows, wanted, Terms(owner, options, limit), self._drop
+        )
         if any(number in self._core.catalog.queries for number in numbers):
             self._loop.kick()
         return [self._handle(number) for number in numbers]

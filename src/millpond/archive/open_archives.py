@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from millpond.archive.design.load import Choice
-from millpond.archive.storage import Storage, StreamRuntime
+from millpond.archive.observed_load import Load
+from millpond.archive.storage import Storage, StreamTables
 from millpond.catalog import Catalog
 from millpond.catalog.catalogs import Catalogs
 from millpond.manifests.epochs import Epochs
@@ -22,14 +22,14 @@ class Archives:
     """The archives of an open pond.
 
     storage: their tables. catalogs: what the pond is made to do. epochs: how far it is. executor: runs jobs over them.
-    choose: what a scan may leave out as the load is now, at most so much.
+    load: decides what a scan may leave out.
     """
 
     storage: Storage
     catalogs: Catalogs
     epochs: Epochs
     executor: Executor
-    choose: Callable[[float], Choice]
+    load: Load
 
     @property
     def path(self) -> str:
@@ -42,7 +42,7 @@ class Archives:
         return self.storage.lock
 
     @property
-    def streams(self) -> dict[int, StreamRuntime]:
+    def streams(self) -> Mapping[int, StreamTables]:
         """The streams by id."""
         return self.storage.streams
 

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Any
 
 from millpond.archive.observed_load import Load
 from millpond.archive.open_archives import Archives
-from millpond.archive.storage import Storage, StreamRuntime
 from millpond.catalog import Catalog, Register
 from millpond.catalog.catalogs import Catalogs
 from millpond.engine.control.controllers import Controllers
@@ -18,10 +16,13 @@ from millpond.engine.control.reporting import Reporter
 from millpond.engine.control.sizes import StateSizes
 from millpond.engine.control.telemetry import Telemetry
 from millpond.engine.damage import check_files
+from millpond.engine.instruments import Instruments
+from millpond.engine.intake.live_storage import LiveStorage, StreamRuntime
 from millpond.engine.intake.stream_sources import StreamSources
 from millpond.engine.jobs.backfill_queue import Backfills
 from millpond.engine.jobs.mending_queue import Mendings
 from millpond.engine.ownership import Ownership
+from millpond.engine.pond_view import PondView
 from millpond.manifests.epochs import Clock, Epochs, wall_clock
 from millpond.manifests.records import Published
 from millpond.operators.registry import Operators, operators_of
@@ -37,6 +38,7 @@ from millpond.types.options import Settings, options_of, read_settings
 class Core:
     """The parts of an open pond, for whoever puts them together.
 
+    view: what is published, as answers are made from it. storage: that of `view`, with what streams take in.
     opened_with: the settings that this opening gave, which go before what the catalog remembers.
     resharing: whether queries are still to be brought in line with the setting `share` (`engine.control.resharing`).
     shared_at: the version of the catalog in which stores that fit have become one.
@@ -44,14 +46,9 @@ class Core:
     """
 
     ownership: Ownership
-    settings: Settings
+    view: PondView
+    storage: LiveStorage
     opened_with: Mapping[str, Any]
-    executor: Executor
-    clock: Clock
-    catalogs: Catalogs
-    epochs: Epochs
-    storage: Storage
-    tables: TableVersions
     controllers: Controllers
     telemetry: Telemetry
     backfills: Backfills
@@ -122,17 +119,48 @@ class Core:
 
     @property
     def streams(self) -> dict[int, StreamRuntime]:
-        """See `Storage`."""
+        """See `LiveStorage`."""
         return self.storage.streams
 
     @property
     def archives(self) -> Archives:
         """The archives, as scans of them are planned and as they are kept up."""
-        return Archives(self.storage, self.catalogs, self.epochs, self.executor, self.controllers.load.choose)
+        return self.view.archives
 
-    def pinned(self) -> AbstractContextManager[None]:
-        """See `Storage`."""
-        return self.storage.pinned()
+    @property
+    def catalogs(self) -> Catalogs:
+        """What the pond is made to do."""
+        return self.view.archives.catalogs
+
+    @property
+    def epochs(self) -> Epochs:
+        """How far the pond is."""
+        return self.view.archives.epochs
+
+    @property
+    def executor(self) -> Executor:
+        """Runs epochs and jobs."""
+        return self.view.archives.executor
+
+    @property
+    def tables(self) -> TableVersions:
+        """Versions of tables from outside."""
+        return self.view.tables
+
+    @property
+    def clock(self) -> Clock:
+        """The pond's clock."""
+        return self.view.clock
+
+    @property
+    def settings(self) -> Settings:
+        """As they are now."""
+        return self.view.settings
+
+    @property
+    def instruments(self) -> Instruments:
+        """What only a running pond can tell, beside its view."""
+        return Instruments(self.storage, self.telemetry, self.controllers, self.opened_with)
 
 
 def open_core(
@@ -179,18 +207,15 @@ def _assembled(ownership: Ownership, executor: Executor, clock: Callable[[], int
     remembered = {n: v for n, v in catalogs.catalog.settings.items() if n in options_of(Settings)}
     settings = Settings(**{**remembered, **given, "shards": ownership.shards})
     now = Clock(clock, epochs)
-    store = Storage(path, lock, StreamSources(path, catalogs, epochs, settings.settle))
+    store = LiveStorage(path, lock, StreamSources(path, catalogs, epochs, settings.settle))
     load = Load(path, 2 * settings.target, now.now, lambda: store.oldest_waiting(epochs.published.intake))
+    archives = Archives(store, catalogs, epochs, executor, load)
+    tables = TableVersions(path, lambda: settings.driver_modules, lambda: settings.table_timeout)
     return Core(
         ownership,
-        settings,
-        given,
-        executor,
-        now,
-        catalogs,
-        epochs,
+        PondView(archives, tables, now, settings),
         store,
-        TableVersions(path, lambda: settings.driver_modules, lambda: settings.table_timeout),
+        given,
         Controllers.of(path, settings, load),
         Telemetry(Reporter(StateSizes(path))),
         Backfills(catalogs, epochs),

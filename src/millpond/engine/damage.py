@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
-from millpond.archive.storage import Storage
 from millpond.catalog.catalogs import Catalogs
+from millpond.engine.intake.live_storage import LiveStorage
 from millpond.manifests.epochs import Epochs
 from millpond.manifests.records import read_manifest, recorded
 from millpond.support.errors import PondError
 
 
-def check_files(path: str, catalogs: Catalogs, epochs: Epochs, storage: Storage) -> None:
+def check_files(path: str, catalogs: Catalogs, epochs: Epochs, storage: LiveStorage) -> None:
     """Compare what was opened with the last manifest and the last publish record.
 
     Raises: PondError for the first file that lacks what epochs had seen in it.
@@ -21,7 +21,7 @@ def check_files(path: str, catalogs: Catalogs, epochs: Epochs, storage: Storage)
         raise PondError(f"the pond {path} is damaged: {file} {what}; restore the pond, or this part of it, from a copy")
 
 
-def _lost(path: str, catalogs: Catalogs, epochs: Epochs, storage: Storage) -> Iterator[tuple[str, str]]:
+def _lost(path: str, catalogs: Catalogs, epochs: Epochs, storage: LiveStorage) -> Iterator[tuple[str, str]]:
     """The files that lack something, and what."""
     published, last = epochs.published, epochs.last_manifest
     if last > published.epoch + 1:

@@ -30,6 +30,7 @@ from millpond.types import (
     TumblingWindow,
     UnboundedWindow,
 )
+from millpond.types.instants import NEVER
 
 Ints = npt.NDArray[np.int64]
 
@@ -90,7 +91,7 @@ def left_of(db: duckdb.DuckDBPyConnection, rows: pa.Table, spare: int, since: in
         rows: in total order. since: rows of epochs from there on undo nothing yet, and are left; None: all do.
     """
     names = [n for n in rows.column_names if n not in ("_id", "_epoch", "_cut", "op")]
-    seen = f"coalesce(_cut - _t, 0) <= {spare}"  # `_cut - spare` may be out of range
+    seen = f"(_cut IS NULL OR greatest(_cut, {NEVER + spare}) - {spare} <= _t)"
     fresh = "false" if since is None else f"_epoch >= {since}"
     # Of a union, a stream takes back rows of its own: among those of one event time it matters which is left.
     key = ", ".join([*map(quote, names), f"(_id >> {PLACE})"])
@@ -109,9 +110,9 @@ def visible_from(rows: pa.Table, times: Ints, spare: int) -> Ints:
     cut = rows["_cut"]
     if cut.null_count == len(cut):
         return times
-    # A row whose stream had announced nothing lies before its time for ever: less `spare` that may be out of range.
-    behind = np.where(pc.is_valid(cut).to_numpy(), pc.fill_null(cut, 0).to_numpy() - times, 0)
-    return np.where(behind > spare, times + (behind - spare), times)
+    late = pc.is_valid(cut).to_numpy()
+    limits = np.maximum(pc.fill_null(cut, 0).to_numpy(), NEVER + spare) - spare
+    return np.where(late, np.maximum(times, limits), times)
 
 
 def _partitions(db: duckdb.DuckDBPyConnection, rows: pa.Table, partition: Sequence[str]) -> Ints:

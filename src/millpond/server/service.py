@@ -121,7 +121,7 @@ class Service:
 
     def list_queries(self, after: int, most: int, prefix: str = "") -> tuple[pa.Table, int | None]:
         """A page of the standing queries, and where the next one goes on; see `query_listing`."""
-        return list_queries(self.pond._core, after, most, prefix)
+        return list_queries(self.pond._core.view, after, most, prefix)
 
     def query_ids(self) -> list[int]:
         """The ids of all standing queries."""

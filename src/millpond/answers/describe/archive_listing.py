@@ -8,13 +8,13 @@ import pyarrow as pa
 
 from millpond.archive import Keep, parse_design
 from millpond.archive.copy_files import eager_copies, section_of
+from millpond.archive.open_archives import Archives
 from millpond.archive.retention import keep_of_copies, keep_of_rows
-from millpond.archive.storage import StreamRuntime
+from millpond.archive.storage import StreamTables
 from millpond.archive.summed.making import missing
 from millpond.archive.upkeep.compaction import chosen_for_layout
 from millpond.archive.upkeep.copy_maintenance import unwanted, wanted_sections
 from millpond.catalog import Summary
-from millpond.engine.core import Core
 from millpond.progress import NEVER
 from millpond.tables import Segment
 from millpond.types import StreamDefinition
@@ -38,17 +38,22 @@ _SCHEMA = pa.schema(
 )
 
 
-def show_archive(core: Core, streams: Sequence[StreamDefinition]) -> pa.Table:
+def show_archive(archives: Archives, streams: Sequence[StreamDefinition]) -> pa.Table:
     """One row for the rows of each stream, and one for each copy and each summary of them.
 
     Columns: kept: the fraction of rows that a copy holds (smallest, where files differ). runs: files whose rows are
     spread over blocks. first, last: event times. keep: what its retention says. state: what upkeep has still to do.
     """
-    rows = [row for stream in streams if stream.id in core.streams for row in _of_stream(core, core.streams[stream.id])]
+    rows = [
+        row
+        for stream in streams
+        if stream.id in archives.streams
+        for row in _of_stream(archives, archives.streams[stream.id])
+    ]
     return pa.Table.from_pylist(rows, _SCHEMA)
 
 
-def _of_stream(core: Core, runtime: StreamRuntime) -> list[dict[str, object]]:
+def _of_stream(archives: Archives, runtime: StreamTables) -> list[dict[str, object]]:
     stream = runtime.definition
     design = parse_design(stream.options.archive)
     segments = runtime.archive.segments
@@ -76,14 +81,16 @@ def _of_stream(core: Core, runtime: StreamRuntime) -> list[dict[str, object]]:
             if name not in runtime.copies:
                 state = f"{len(runtime.lazy.pending(name))} sections to be vacuumed"
                 found.append(_row(stream, name, "lazy", (), Keep(), state))
-    return found + [_summary(core, stream, n, each) for n, each in enumerate(core.catalog.summaries_of(stream.id), 1)]
+    return found + [
+        _summary(archives, stream, n, each) for n, each in enumerate(archives.catalog.summaries_of(stream.id), 1)
+    ]
 
 
-def _summary(core: Core, stream: StreamDefinition, number: int, summary: Summary) -> dict[str, object]:
+def _summary(archives: Archives, stream: StreamDefinition, number: int, summary: Summary) -> dict[str, object]:
     """The line of a summary: its entries stand for all rows of files; their rows are partial aggregates."""
-    entries = [s for s in core.storage.summaries.segments if s.shard == summary.id]
-    segments = core.streams[stream.id].archive.segments
-    waiting = 0 if summary.lazy else len(missing(core.storage, summary, segments))
+    entries = [s for s in archives.storage.summaries.segments if s.shard == summary.id]
+    segments = archives.streams[stream.id].archive.segments
+    waiting = 0 if summary.lazy else len(missing(archives.storage, summary, segments))
     state = f"{waiting} of {len(segments)} sections to be made" if waiting else "ready"
     design = f"{'lazy ' if summary.lazy else ''}summary({summary.query})"
     shown = _row(stream, f"summary-{number}", design, entries, Keep(summary.retention, summary.size), state, 1.0)

@@ -21,7 +21,8 @@ from millpond.archive.planning.ranges import Range
 from millpond.archive.retention import keep_of_rows
 from millpond.archive.summed.serving import served
 from millpond.catalog import Registered, Standing
-from millpond.engine.core import Core
+from millpond.engine.instruments import Instruments
+from millpond.engine.pond_view import PondView
 from millpond.functions import display
 from millpond.language import TableQuery
 from millpond.language.plan.event_time_bounds import event_times
@@ -61,24 +62,24 @@ from millpond.types.reduction_forms import reduction_text
 Explained: TypeAlias = "StreamDefinition | Standing | Registered | Query | Staged | ScanQuery | TableQuery"
 
 
-def explained(core: Core, subject: Explained, analyze: bool) -> PlanNode:
+def explained(pond: PondView, instruments: Instruments, subject: Explained, analyze: bool) -> PlanNode:
     """How something is answered, or where a stream comes from and goes.
 
     Args:
         analyze: and what that took in the last epochs; an ad hoc query that is reduced is answered for it.
     """
-    with core.pinned():
-        node = _Explaining(core, analyze).explained(subject).reworded(display)
+    with pond.pinned():
+        node = _Explaining(pond, instruments, analyze).explained(subject).reworded(display)
     timed = analyze and isinstance(subject, Standing | StreamDefinition)
-    return node.with_more(children=(epochs_node(core),)) if timed else node
+    return node.with_more(children=(epochs_node(instruments.telemetry),)) if timed else node
 
 
 class _Explaining:
     """One EXPLAIN, as of one moment."""
 
-    def __init__(self, core: Core, analyze: bool) -> None:
-        self.core = core
-        self.facts = facts_of(core, analyze)
+    def __init__(self, pond: PondView, instruments: Instruments, analyze: bool) -> None:
+        self.pond = pond
+        self.facts = facts_of(pond, instruments, analyze)
         self.operators: Operators = operators_of(self.facts.catalog)
 
     def explained(self, subject: Explained) -> PlanNode:
@@ -148,7 +149,7 @@ class _Explaining:
             if each in self.operators.storing
             for node in self.attempt(each, partial(self.operators.storing[each].explain, facts, standing))
         ]
-        parts += standing_reduction(self.core, standing)
+        parts += standing_reduction(self.pond.published, standing)
         inner = [s for s in facts.catalog.streams_of(standing) if s.is_inner]
         parts += [self.inner(standing, stream) for stream in inner]
         if facts.done is not None:
@@ -171,13 +172,13 @@ class _Explaining:
 
     def registered(self, registered: Registered) -> PlanNode:
         """A row query: how it is answered, how much of the answer is kept ready, and how often it is asked for."""
-        core, query = self.core, registered.selection
+        pond, query = self.pond, registered.selection
         number = registered.id
         node = self.answered(query, None, self.facts)
-        form, reason = ready_of(core).keeper.form(number, registered.options.materialize)
-        last, calls = core.register.usage(number)
+        form, reason = ready_of(pond).keeper.form(number, registered.options.materialize)
+        last, calls = pond.register.usage(number)
         at = f", last at {moment(last)}" if calls else ""
-        others = [len(core.register.table(stream)) for stream in dict.fromkeys(registered.streams)]
+        others = [len(pond.register.table(stream)) for stream in dict.fromkeys(registered.streams)]
         more = (
             Fact("materialize", f"{registered.options.materialize}; now {form}: {reason}"),
             said("invoked", f"invoked {calls} times since the pond was opened{at}"),
@@ -187,7 +188,7 @@ class _Explaining:
         if query.query.reduce is None:
             return node.with_more(more)
         if self.facts.analyzed:
-            return node.with_more(more, tuple(analyzed_reduction(evaluate(core, registered).table)))
+            return node.with_more(more, tuple(analyzed_reduction(evaluate(pond, registered).table)))
         whole = f"rows after epoch {registered.registered_epoch} are whole; earlier ones are read reduced"
         reduced = PlanNode("reduce", f"reduce: {reduction_text(query.query.reduce)}", (said("whole", whole),))
         return node.with_more(more, (reduced,))
@@ -197,10 +198,10 @@ class _Explaining:
         node = self.answered(query, None, self.facts)
         match query:
             case RowQuery():
-                reduced = self.reduced(query.query, lambda: select_once(self.core, query).table)
+                reduced = self.reduced(query.query, lambda: select_once(self.pond, query).table)
                 return node.with_more((said("ad hoc", "ad hoc: nothing is kept"),), reduced)
             case WindowQuery() | RowWindowQuery() | SessionQuery():
-                return node.with_more(children=self.reduced(query, lambda: select_stream(self.core, query)))
+                return node.with_more(children=self.reduced(query, lambda: select_stream(self.pond, query)))
             case RelationQuery() | PairsQuery():
                 return node
             case _:
@@ -215,7 +216,7 @@ class _Explaining:
             everything, low = unnamed(over_all_time(query, stream.options.time)), retained_from(stream, facts.published)
             wanted = Range(low if low > NEVER else None)
             found += summary_facts(facts, stream, everything, spec_of(everything, stream), wanted)
-        reduced = self.reduced(query, lambda: select_stream(self.core, query))
+        reduced = self.reduced(query, lambda: select_stream(self.pond, query))
         return PlanNode("scan", over(query, stream), tuple(found), reduced)
 
     def reduced(self, query: StreamQuery, answer: Callable[[], pa.Table]) -> tuple[PlanNode, ...]:
@@ -223,7 +224,7 @@ class _Explaining:
         if query.reduce is None or not query.reduce.samples:
             return ()
         analyzed = self.facts.analyzed
-        return tuple(analyzed_reduction(answer()) if analyzed else planned_reduction(self.core, query))
+        return tuple(analyzed_reduction(answer()) if analyzed else planned_reduction(self.pond.archives, query))
 
     def staged(self, staged: Staged) -> PlanNode:
         """A SELECT over streams without a name that nobody has registered."""
@@ -278,21 +279,21 @@ class _Explaining:
         return node
 
 
-def facts_of(core: Core, analyze: bool) -> PlanFacts:
+def facts_of(pond: PondView, instruments: Instruments, analyze: bool) -> PlanFacts:
     """What operators are told of a pond; see `PlanFacts`."""
-    done = work_done(core) if analyze else None
-    with core.lock:
+    done = work_done(pond.archives, instruments.telemetry) if analyze else None
+    with pond.lock:
         return PlanFacts(
-            core.path,
-            core.catalog,
-            core.published,
-            core.controllers.filters,
-            core.storage.state.segments,
-            core.storage.summaries.segments,
-            {stream: runtime.archive.snapshot for stream, runtime in core.streams.items()},
-            partial(served, core.archives, make=False),
-            partial(table_fact, core),
-            lambda stream: len(core.register.on_stream(stream)),
+            pond.path,
+            pond.catalog,
+            pond.published,
+            instruments.controllers.filters,
+            pond.storage.state.segments,
+            pond.storage.summaries.segments,
+            {stream: runtime.archive.snapshot for stream, runtime in pond.streams.items()},
+            partial(served, pond.archives, make=False),
+            partial(table_fact, pond),
+            lambda stream: len(pond.register.on_stream(stream)),
             done,
         )
 

@@ -7,19 +7,18 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from millpond.catalog.catalogs import Catalogs
-from millpond.engine.core import Core
 from millpond.types.sql_expressions import registered_in
 
 
-def show_functions(core: Core) -> pa.Table:
+def show_functions(catalogs: Catalogs) -> pa.Table:
     """The registered functions, a row each.
 
     `cost`: microseconds that a row was said to take; NULL: nothing was said, and it is measured. `vectorised`: it takes
     columns, else it is called row by row. `queries`: what calls it.
     """
-    catalog = core.catalog
+    catalog = catalogs.catalog
     found = sorted(catalog.functions.values(), key=lambda f: f.name)
-    users = [", ".join(each) for each in users_of(core.catalogs, [f.reference for f in found])]
+    users = [", ".join(each) for each in users_of(catalogs, [f.reference for f in found])]
     return pa.table(
         {
             "function": pa.array([f.name for f in found], pa.string()),

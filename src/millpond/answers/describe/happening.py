@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millpond.answers.describe.watermarks import next_end, states_of_sources, waits_for
-from millpond.archive.storage import StreamRuntime
-from millpond.catalog import Standing
-from millpond.engine.core import Core
+from millpond.archive.open_archives import Archives
+from millpond.catalog import Catalog, Standing
+from millpond.engine.intake.live_storage import StreamRuntime
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Published, StreamCounts
@@ -45,33 +45,33 @@ class Told:
     quarantined: frozenset[int] = frozenset()
 
 
-def told_nothing(core: Core) -> Told:
+def told_nothing(archives: Archives) -> Told:
     """Of a pond that was opened just now: nothing that was there before is news."""
-    with core.lock:
-        letters = {s: frozenset(f.path for f in r.dead.segments) for s, r in core.streams.items()}
-        quarantined = frozenset(q.id for q in core.catalog.queries.values() if q.status == "quarantined")
-        return Told(core.published, letters, quarantined=quarantined)
+    with archives.lock:
+        letters = {s: frozenset(f.path for f in r.dead.segments) for s, r in archives.streams.items()}
+        quarantined = frozenset(q.id for q in archives.catalog.queries.values() if q.status == "quarantined")
+        return Told(archives.published, letters, quarantined=quarantined)
 
 
-def report(core: Core, told: Told, final: bool = False) -> DrainReport:
+def report(archives: Archives, streams: Mapping[int, StreamRuntime], told: Told, final: bool = False) -> DrainReport:
     """What is new since `told`, which is brought up to date.
 
     Arguments:
-        final: every source has ended.
+        streams: with where their rows come in, by id. final: every source has ended.
     """
-    with core.lock:
-        published, catalog = core.published, core.catalog
+    with archives.lock:
+        published, catalog = archives.published, archives.catalog
     shown = [s for s in catalog.shown_streams() if s.options.source != "system"]
-    streams = tuple(_stream(core.streams[s.id], s, told, published) for s in shown if s.id in core.streams)
+    found = tuple(_stream(streams[s.id], s, told, published) for s in shown if s.id in streams)
 
     def of_query(standing: Standing) -> QueryReport:
-        return _query(core, standing, told, published, final)
+        return _query(catalog, standing, told, published, final)
 
     none = QueryReport("")
     queries = Failures(catalog, "what is told of queries").each(catalog.shown_queries(), of_query, none)
     told.published = published
     told.quarantined = frozenset(q.id for q in catalog.queries.values() if q.status == "quarantined")
-    return DrainReport(final, streams, tuple(q for q in queries if q != QueryReport(q.query)))
+    return DrainReport(final, found, tuple(q for q in queries if q != QueryReport(q.query)))
 
 
 def _has_ended(published: Published, stream: StreamDefinition) -> bool:
@@ -150,40 +150,40 @@ def causes(reasons: pa.ChunkedArray) -> pa.ChunkedArray:
     return reasons
 
 
-def open_note(core: Core, queries: Sequence[Standing]) -> str:
+def open_note(archives: Archives, queries: Sequence[Standing]) -> str:
     """What is to be said where the answers of queries have no row: that windows with rows are open still.
 
     '': there is no row in them either.
     """
-    with core.lock:
-        published = core.published
+    with archives.lock:
+        published, catalog = archives.published, archives.catalog
     told = Told(published)
-    waiting = [_query(core, q, told, published, final=False) for q in queries if q.status == "live"]
+    waiting = [_query(catalog, q, told, published, final=False) for q in queries if q.status == "live"]
     notes = [
         f"{w.query} waits for {w.waits_for}; INVOKE {w.query} answers what is open" for w in waiting if w.waits_for
     ]
     return f"windows are open: {'; '.join(notes)}" if notes else ""
 
 
-def not_ended_note(core: Core, query: WindowQuery) -> str:
+def not_ended_note(archives: Archives, query: WindowQuery) -> str:
     """What is to be said where an ad hoc window has no row: that none has ended. '': its stream has no row either."""
     names = [f.name for f in query.feeds] or [query.stream]
-    streams = core.catalog.streams_named(names)
-    high = now([core.published.progress.get(str(s.id), StreamProgress()) for s in streams])
+    streams = archives.catalog.streams_named(names)
+    high = now([archives.published.progress.get(str(s.id), StreamProgress()) for s in streams])
     return f"no window with a row has ended by {moment(high)}, the newest row" if high > NEVER else ""
 
 
-def _query(core: Core, standing: Standing, told: Told, published: Published, final: bool) -> QueryReport:
+def _query(catalog: Catalog, standing: Standing, told: Told, published: Published, final: bool) -> QueryReport:
     number, name = str(standing.id), standing.definition.name
     now = published.queries.get(number, QueryProgress())
     before = told.published.queries.get(number, QueryProgress())
     if standing.status == "quarantined":
         return QueryReport(name, quarantined="" if standing.id in told.quarantined else standing.reason)
     known: Mapping[str, StreamProgress] = published.progress
-    states = [(s, known.get(str(s.id), StreamProgress())) for s in core.catalog.streams_of(standing)]
+    states = [(s, known.get(str(s.id), StreamProgress())) for s in catalog.streams_of(standing)]
     rows = any(p.high > NEVER for _, p in states)
     waiting = rows and not final and standing.status == "live" and next_end(standing, now, states) is not None
-    sources = states_of_sources(core.catalog, standing, published)
+    sources = states_of_sources(catalog, standing, published)
     what = waits_for(standing, now, states, published.clock, sources) if waiting else ""
     return QueryReport(name, max(0, now.too_late - before.too_late), waits_for=what)
 

@@ -2,53 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from millpond.answers.describe.query_listing import window_queries
 from millpond.answers.describe.work import filters_table, work_table
+from millpond.archive.open_archives import Archives
 from millpond.catalog import Catalog
 from millpond.engine.control.reporting import memory_bytes
-from millpond.engine.core import Core
+from millpond.engine.control.telemetry import Telemetry
+from millpond.engine.instruments import Instruments
+from millpond.engine.intake.live_storage import StreamRuntime
+from millpond.engine.pond_view import PondView
 from millpond.manifests.records import StreamCounts
 from millpond.progress import NEVER, StreamProgress
 from millpond.types import StreamDefinition
 from millpond.types.instants import moment
 
 
-def status(core: Core) -> dict[str, Any]:
+def status(pond: PondView, instruments: Instruments) -> dict[str, Any]:
     """A snapshot of everything that moves: streams, queries, epochs."""
-    with core.lock:
-        published, catalog, recent = core.published, core.catalog, list(core.telemetry.recent)
+    telemetry, controllers = instruments.telemetry, instruments.controllers
+    with pond.lock:
+        published, catalog, recent = pond.published, pond.catalog, list(telemetry.recent)
     return {
-        "path": core.path,
+        "path": pond.path,
         "epochs": published.epoch,
-        "streams": streams_status(core),
-        "queries": window_queries(core),
-        "row_queries": core.register.statistics(),
+        "streams": streams_status(pond.archives, instruments.storage.streams, telemetry),
+        "queries": window_queries(pond),
+        "row_queries": pond.register.statistics(),
         "synopses": len(catalog.synopses),
         "last_epochs": recent,
-        "work": work_table(core),
-        "filters": filters_table(core),
-        "load": {"drop": core.controllers.load.decider.drop, "reason": core.controllers.load.decider.reason},
-        "epoch_limit_bytes": core.controllers.pace.limit,
+        "work": work_table(pond.archives, telemetry),
+        "filters": filters_table(catalog, controllers.filters),
+        "load": {"drop": controllers.load.decider.drop, "reason": controllers.load.decider.reason},
+        "epoch_limit_bytes": controllers.pace.limit,
         "memory_bytes": memory_bytes(),
-        "statistics": core.settings.statistics,
-        "scheduling": core.settings.scheduling,
-        "state_files": len(core.storage.state.segments),
-        "state_bytes": sum(s.size for s in core.storage.state.segments),
-        "result_files": len(core.storage.results.segments),
+        "statistics": pond.settings.statistics,
+        "scheduling": pond.settings.scheduling,
+        "state_files": len(pond.storage.state.segments),
+        "state_bytes": sum(s.size for s in pond.storage.state.segments),
+        "result_files": len(pond.storage.results.segments),
     }
 
 
-def streams_status(core: Core) -> dict[str, dict[str, Any]]:
-    """What is known of each stream, by name. bytes: of its archive, as they lie on disk; bytes_in: read of sources."""
-    with core.lock:
-        published, catalog, recent = core.published, core.catalog, list(core.telemetry.recent)
+def streams_status(
+    archives: Archives, live: Mapping[int, StreamRuntime], telemetry: Telemetry
+) -> dict[str, dict[str, Any]]:
+    """What is known of each stream, by name. bytes: of its archive, as they lie on disk; bytes_in: read of sources.
+
+    Args:
+        live: the streams with where their rows come in, by id.
+    """
+    with archives.lock:
+        published, catalog, recent = archives.published, archives.catalog, list(telemetry.recent)
     streams = {}
     for definition in catalog.shown_streams():
         counts = published.counts.get(str(definition.id), StreamCounts())
         progress = published.progress.get(str(definition.id), StreamProgress())
-        runtime = core.streams[definition.id]
+        runtime = live[definition.id]
         streams[definition.name] = {
             "rows": counts.rows,
             "rate": _rate(recent, str(definition.id)),

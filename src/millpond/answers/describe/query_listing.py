@@ -8,7 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Standing
-from millpond.engine.core import Core
+from millpond.catalog.catalogs import Catalogs
+from millpond.engine.pond_view import PondView
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.registry import answering_kind
@@ -34,20 +35,24 @@ _WINDOWS = pa.schema(
 )
 
 
-def show_queries(core: Core) -> pa.Table:
+def show_queries(pond: PondView) -> pa.Table:
     """All standing queries, a row each."""
-    windows = show_windows(core)
-    return pa.concat_tables([windows, show_selections(core, windows.schema)]) if len(core.register) else windows
+    windows = show_windows(pond)
+    return (
+        pa.concat_tables([windows, show_selections(pond.archives.catalogs, windows.schema)])
+        if len(pond.register)
+        else windows
+    )
 
 
-def window_queries(core: Core) -> dict[str, dict[str, Any]]:
+def window_queries(pond: PondView) -> dict[str, dict[str, Any]]:
     """What is known of each window query and relation, by name."""
-    with core.lock:
-        published, catalog = core.published, core.catalog
+    with pond.lock:
+        published, catalog = pond.published, pond.catalog
     queries, failures = {}, Failures(catalog, "the queries as they are shown")
 
     def covered(standing: Standing) -> Coverage:
-        archives = [core.streams[s.id].archive.snapshot for s in catalog.streams_of(standing)]
+        archives = [pond.streams[s.id].archive.snapshot for s in catalog.streams_of(standing)]
         known = published.queries.get(str(standing.id), QueryProgress())
         kind = answering_kind(standing.definition.query)
         return coverage_of(standing, kind.covered(known), known.closed, archives)
@@ -58,7 +63,7 @@ def window_queries(core: Core) -> dict[str, dict[str, Any]]:
         queries[standing.definition.name] = {
             "id": standing.id,
             "version": standing.definition.version,
-            **_state(standing, core.telemetry.unreadable.get(standing.id, "")),
+            **_state(standing, pond.unreadable.reasons.get(standing.id, "")),
             "stream": ", ".join(catalog.shown_names(catalog.streams_of(standing))),
             "rows": progress_of.windows,
             "revisions": progress_of.revisions,
@@ -91,24 +96,24 @@ def _said(standing: Standing, coverage: Coverage, known: QueryProgress) -> str:
     return "; ".join(said) or str(coverage)
 
 
-def show_windows(core: Core) -> pa.Table:
+def show_windows(pond: PondView) -> pa.Table:
     """The window queries as rows of SHOW QUERIES."""
-    rows = [{"query": name, **q} for name, q in window_queries(core).items()]
+    rows = [{"query": name, **q} for name, q in window_queries(pond).items()]
     return pa.Table.from_pylist(rows, _WINDOWS)
 
 
-def list_queries(core: Core, after: int = -1, most: int = 1000, prefix: str = "") -> tuple[pa.Table, int | None]:
+def list_queries(pond: PondView, after: int = -1, most: int = 1000, prefix: str = "") -> tuple[pa.Table, int | None]:
     """A page of SHOW QUERIES, by ascending id; only the register's entries of that page are looked at.
 
     Arguments:
         after: only larger ids. most: at most so many. prefix: only names that begin so.
     Returns: the page, and where the next one goes on; None: there is none.
     """
-    parts = [_chosen(show_windows(core), after, prefix)]
+    parts = [_chosen(show_windows(pond), after, prefix)]
     schema, found, at = parts[0].schema, 0, max(after, 0)
     step = most + 1 if not prefix else max(most + 1, 10_000)
     while found <= most:
-        listed = show_selections(core, schema, at, step)
+        listed = show_selections(pond.archives.catalogs, schema, at, step)
         if not listed.num_rows:
             break
         at = listed["id"][-1].as_py()
@@ -125,18 +130,19 @@ def _chosen(listed: pa.Table, after: int, prefix: str) -> pa.Table:
     return listed.filter(pc.and_(pc.greater(listed["id"], after), pc.starts_with(listed["query"], prefix)))
 
 
-def show_selections(core: Core, schema: pa.Schema, after: int = 0, most: int | None = None) -> pa.Table:
+def show_selections(catalogs: Catalogs, schema: pa.Schema, after: int = 0, most: int | None = None) -> pa.Table:
     """The row queries as rows of SHOW QUERIES, whose schema is given; what windows have and they do not is NULL.
 
     Arguments:
         after: only larger ids. most: at most so many.
     """
-    listed = core.register.listing(after=after, most=most)
-    ids = pa.array([s.id for s in core.catalog.streams.values()], pa.int64())
-    streams = pa.array([s.name for s in core.catalog.streams.values()], pa.string())
+    listed = catalogs.register.listing(after=after, most=most)
+    known_streams = catalogs.catalog.streams.values()
+    ids = pa.array([s.id for s in known_streams], pa.int64())
+    streams = pa.array([s.name for s in known_streams], pa.string())
     first = streams.take(pc.index_in(listed["stream"].cast(pa.int64()), ids).combine_chunks())
     second = streams.take(pc.index_in(listed["second"].cast(pa.int64()), ids).combine_chunks())
-    known_names = {s.id: s.name for s in core.catalog.streams.values()}
+    known_names = {s.id: s.name for s in known_streams}
     rest = [None if o is None else ", ".join(known_names.get(s, "") for s in o) for o in listed["others"].to_pylist()]
     both = pc.binary_join_element_wise(first, second, pa.array(rest, pa.string()), ", ", null_handling="skip")
     known = {"query": listed["name"], "id": listed["id"], "status": listed["status"], "stream": both}

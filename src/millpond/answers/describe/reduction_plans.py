@@ -9,14 +9,15 @@ import pyarrow as pa
 
 from millpond.answers.row_queries.hot import retained_from
 from millpond.archive.design.reductions import END, START, Step
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_plans import plan_scan
 from millpond.archive.planning.scan_tasks import ScanPlan
 from millpond.archive.planning.scans import Scan, description
 from millpond.archive.retention import floors_of
 from millpond.catalog import Standing
-from millpond.engine.core import Core
 from millpond.manifests.query_progress import QueryProgress
+from millpond.manifests.records import Published
 from millpond.operators.registry import answering_kind
 from millpond.progress import StreamProgress
 from millpond.types import StreamQuery, from_json
@@ -28,11 +29,11 @@ from millpond.types.reduction_forms import interval_text, reduction_text
 _STEPS = 8
 
 
-def standing_reduction(core: Core, standing: Standing) -> list[PlanNode]:
+def standing_reduction(published: Published, standing: Standing) -> list[PlanNode]:
     """What a standing query has left out of the past; nothing for one that reads everything, or summaries."""
     if not standing.definition.query.estimated or (reduction := standing.windowed.reduce) is None:
         return []
-    known = core.published.queries.get(str(standing.id), QueryProgress())
+    known = published.queries.get(str(standing.id), QueryProgress())
     left = answering_kind(standing.definition.query).left_out(known)
     whole = f"rows from epoch {standing.first_epoch} on are live and whole; those before are read reduced"
     found = [said("whole", whole)]
@@ -46,24 +47,24 @@ def standing_reduction(core: Core, standing: Standing) -> list[PlanNode]:
     return [PlanNode("reduce", f"reduce: {reduction_text(reduction)}", tuple(found))]
 
 
-def planned_reduction(core: Core, query: StreamQuery) -> list[PlanNode]:
+def planned_reduction(archives: Archives, query: StreamQuery) -> list[PlanNode]:
     """What an ad hoc query would leave out, and what it would read."""
-    stream = core.catalog.stream(query.stream)
+    stream = archives.catalog.stream(query.stream)
     if query.reduce is None or not query.reduce.samples or stream is None:
         return []
     title = f"reduce: {reduction_text(query.reduce)}"
     if query.reduce.function == "error":
         more = "a first scan reads about 1,000 rows; more are read until every interval is narrow enough"
         return [PlanNode("reduce", title, (said("scans", more),))]
-    if query.reduce.function in core.catalog.reductions:
+    if query.reduce.function in archives.catalog.reductions:
         called = f"{query.reduce.function}() is called for each run of the archive when it is read"
         return [PlanNode("reduce", title, (said("scans", called),))]
-    progress = core.published.progress.get(str(stream.id), StreamProgress())
+    progress = archives.published.progress.get(str(stream.id), StreamProgress())
     scan = Scan(query.reduce, progress.high, told=False)
     if query.as_retained:
-        scan.floors = {stream.id: floors_of(stream, retained_from(stream, core.published))}
-    with core.pinned():
-        plan = plan_scan(core.archives, [stream], Range(epoch=core.published.epoch), scan)
+        scan.floors = {stream.id: floors_of(stream, retained_from(stream, archives.published))}
+    with archives.pinned():
+        plan = plan_scan(archives, [stream], Range(epoch=archives.published.epoch), scan)
     load = [Fact("load", scan.reason)] if scan.reason else []
     return [PlanNode("reduce", title, (*_steps(scan.steps), *load, _reads(plan, scan)))]
 

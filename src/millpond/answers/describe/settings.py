@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
 
-from millpond.engine.core import Core
+from millpond.catalog import Catalog
 from millpond.types.options import Settings, options_of
 
 
-def show_settings(core: Core) -> pa.Table:
-    """Every setting with its value, its default, and where the value comes from."""
-    kept = core.catalog.settings
+def show_settings(settings: Settings, opened_with: Mapping[str, Any], catalog: Catalog) -> pa.Table:
+    """Every setting with its value, its default, and where the value comes from.
+
+    Args:
+        settings: as they are now. opened_with: those that this opening gave. catalog: remembers what was altered.
+    """
+    kept = catalog.settings
     rows = []
     for name, setting in options_of(Settings).items():
-        given = name in core.opened_with and kept.get(name) != getattr(core.settings, name)
+        given = name in opened_with and kept.get(name) != getattr(settings, name)
         rows.append(
             {
                 "setting": name,
-                "value": shown(getattr(core.settings, name)),
+                "value": shown(getattr(settings, name)),
                 "default": shown(setting.default),
                 "from": "opening" if given else "ALTER SYSTEM" if name in kept else "default",
                 "live": setting.live,

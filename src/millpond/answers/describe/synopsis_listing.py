@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from millpond.archive.open_archives import Archives
 from millpond.catalog import Catalog, Standing
-from millpond.engine.control.sizes import Size
-from millpond.engine.core import Core
+from millpond.engine.control.sizes import Size, StateSizes
 from millpond.functions import display
 from millpond.manifests.quarantine import Failures
 from millpond.operators.contract import Operator
@@ -34,16 +34,16 @@ _SCHEMA = pa.schema(
 )
 
 
-def show_synopses(core: Core) -> pa.Table:
+def show_synopses(archives: Archives, measured: StateSizes) -> pa.Table:
     """One row for each synopsis and each store of rows.
 
     rows, bytes: what the committed state files hold of it; a group whose pane several epochs added to counts once for
     each until files are merged. views: what each user sees of it.
     """
-    with core.lock:
-        catalog, segments, hot = core.catalog, core.storage.state.segments, core.published.hot
-    with core.pinned():
-        sizes = core.telemetry.reporter.sizes.of(segments)
+    with archives.lock:
+        catalog, segments, hot = archives.catalog, archives.storage.state.segments, archives.published.hot
+    with archives.pinned():
+        sizes = measured.of(segments)
 
     def row(operator: Operator) -> dict[str, Any] | None:
         owner = operator.owner

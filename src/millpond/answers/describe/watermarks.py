@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 import pyarrow as pa
 
+from millpond.archive.open_archives import Archives
 from millpond.catalog import Catalog, Standing
-from millpond.engine.core import Core
+from millpond.engine.intake.live_storage import StreamRuntime
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Published
 from millpond.operators.contract import Mark
-from millpond.operators.registry import answering_kind
+from millpond.operators.registry import answering_kind, operators_of
 from millpond.progress import FOREVER, NEVER, Partition, StreamProgress, now, silent
 from millpond.progress.delays import estimate
 from millpond.sources.derived_stream import DerivedSource
@@ -40,7 +41,7 @@ _COLUMNS = {
 }
 
 
-def show_watermarks(core: Core) -> pa.Table:
+def show_watermarks(archives: Archives, streams: Mapping[int, StreamRuntime]) -> pa.Table:
     """One row per stream, source partition and window query; for pairs also what is known of results to come.
 
     Columns: kind ('stream', 'partition', 'query'; of pairs 'side': no result to come has a smaller event time of that
@@ -48,22 +49,22 @@ def show_watermarks(core: Core) -> pa.Table:
     high_watermark, lag (event time between the two), late (rows behind progress), broke_marks (rows that broke marks of
     their own source), groups (that are ahead by marks of their own), idle, generator, waiting_for.
     """
-    with core.lock:
-        published, catalog = core.published, core.catalog
+    with archives.lock:
+        published, catalog = archives.published, archives.catalog
     rows: list[dict[str, Any]] = []
     for stream in catalog.shown_streams():
         state = published.progress.get(str(stream.id), StreamProgress())
         rows += _stream_rows(stream, state, published.clock)
-        source = core.streams[stream.id].source if stream.id in core.streams else None
+        source = streams[stream.id].source if stream.id in streams else None
         if isinstance(source, DerivedSource) and source.withheld:
             handed = f"{source.withheld} announcements rolled up, {source.handed_on} handed on"
             rows[-1 - len(state.partitions)]["generator"] += f"; to what its readers need: {handed}"
 
-    answering = core.operators.answering
+    answering = operators_of(catalog).answering
 
     def of_query(standing: Standing) -> list[dict[str, Any]]:
-        known, streams = published.queries.get(str(standing.id), QueryProgress()), catalog.streams_of(standing)
-        states = [(s, published.progress.get(str(s.id), StreamProgress())) for s in streams]
+        known = published.queries.get(str(standing.id), QueryProgress())
+        states = [(s, published.progress.get(str(s.id), StreamProgress())) for s in catalog.streams_of(standing)]
         operator = answering.get(standing.id)
         marks = () if operator is None else operator.marks(standing, known)
         sources = states_of_sources(catalog, standing, published)

@@ -8,22 +8,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from millpond.archive.open_archives import Archives
+from millpond.catalog import Catalog
 from millpond.engine.control.reporting import epoch_readings, operator_name
 from millpond.engine.control.sizes import Size
-from millpond.engine.core import Core
+from millpond.engine.control.telemetry import Telemetry
 from millpond.manifests.places import query_owner
+from millpond.operators.filters.filter_orders import FilterOrders
 from millpond.operators.filters.subjects import subjects
 from millpond.operators.plan_facts import Done
+from millpond.operators.registry import operators_of
 from millpond.types.plan_nodes import Fact, PlanNode
 
 #: Changes of an order that are told, the last ones.
 HISTORY = 5
 
 
-def work_table(core: Core) -> dict[str, Any]:
+def work_table(archives: Archives, telemetry: Telemetry) -> dict[str, Any]:
     """How many epochs are looked at, the seconds that they took, and what each entity did in them."""
-    with core.lock:
-        epochs, catalog = list(core.telemetry.work), core.catalog
+    with archives.lock:
+        epochs, catalog = list(telemetry.work), archives.catalog
     readings = epoch_readings(catalog, *epochs)
     pond = readings.pop(("pond", "pond"))
     span = (epochs[-1].clock - epochs[0].clock) / 1e6 if len(epochs) > 1 else 0.0
@@ -39,13 +43,11 @@ def work_table(core: Core) -> dict[str, Any]:
     }
 
 
-def filters_table(core: Core) -> list[dict[str, Any]]:
+def filters_table(catalog: Catalog, filters: FilterOrders) -> list[dict[str, Any]]:
     """The order of each condition with registered functions and of each pipeline, and the last orders before it."""
-    with core.lock:
-        catalog = core.catalog
     rows = []
     for subject in subjects(catalog):
-        held = core.controllers.filters.of(catalog, subject.name)
+        held = filters.of(catalog, subject.name)
         if held is None:
             continue
         _, reoptimiser, _ = held
@@ -64,12 +66,12 @@ def filters_table(core: Core) -> list[dict[str, Any]]:
     return rows
 
 
-def work_done(core: Core) -> dict[str, Done]:
+def work_done(archives: Archives, telemetry: Telemetry) -> dict[str, Done]:
     """What operators and queries did in the last epochs, by owner of state, and the state that there is of each."""
-    with core.lock:
-        epochs, catalog, segments = list(core.telemetry.work), core.catalog, core.storage.state.segments
-    readings, sizes = epoch_readings(catalog, *epochs), core.telemetry.reporter.sizes.of(segments)
-    entities = {owner: operator_name(catalog, owner) for owner in core.operators.storing}
+    with archives.lock:
+        epochs, catalog, segments = list(telemetry.work), archives.catalog, archives.storage.state.segments
+    readings, sizes = epoch_readings(catalog, *epochs), telemetry.reporter.sizes.of(segments)
+    entities = {owner: operator_name(catalog, owner) for owner in operators_of(catalog).storing}
     entities |= {query_owner(q.id): (q.definition.name, "query") for q in catalog.queries.values()}
     return {owner: _done(readings.get(entity, {}), sizes.get(owner, Size())) for owner, entity in entities.items()}
 
@@ -79,9 +81,9 @@ def _done(read: Mapping[str, float], size: Size) -> Done:
     return Done(rows_in, rows_out, read.get("selectivity", 0.0), read.get("seconds", 0.0), size.rows, size.bytes)
 
 
-def epochs_node(core: Core) -> PlanNode:
+def epochs_node(telemetry: Telemetry) -> PlanNode:
     """What the last epochs took, stage by stage."""
-    recent = [e for e in core.telemetry.recent if e["rows"]] or list(core.telemetry.recent)
+    recent = [e for e in telemetry.recent if e["rows"]] or list(telemetry.recent)
     if not recent:
         return PlanNode("epochs", "no epoch has run since the pond was opened")
     rows, seconds = sum(e["rows"] for e in recent), sum(e["seconds"] for e in recent)

@@ -30,7 +30,7 @@ from millpond.answers.row_queries.stretch import Stretch
 from millpond.answers.row_queries.united import entered, own_columns, together
 from millpond.answers.subscription import of_another
 from millpond.catalog.register_lines import Registered
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.support.errors import QueryError
 from millpond.synopses.blocks import event_times
 from millpond.types import RowQuery
@@ -41,7 +41,7 @@ AT_ONCE = 1_000_000
 
 
 def subscribe_selection(
-    core: Core, query: int, since: Cursor | str | None = None, timeout: float | None = None
+    pond: PondView, query: int, since: Cursor | str | None = None, timeout: float | None = None
 ) -> Iterator[AnswerBatch]:
     """Iterate over the rows that match a selection, in the order in which epochs published them.
 
@@ -55,12 +55,12 @@ def subscribe_selection(
     Raises:
         QueryError: there is no such query, it has groups or joins, or the cursor is another query's.
     """
-    registered = core.register.get(query)
+    registered = pond.register.get(query)
     grouped = registered.selection.query.of_groups
     if grouped or (len(registered.selection.sides) > 1 and not registered.selection.query.feeds):
         what = "groups" if grouped else "pairs of rows"
         raise QueryError(f"query '{registered.name}' answers with {what}, which an epoch can change: invoke it instead")
-    return _deliver(core, registered, _start(registered, since), timeout)
+    return _deliver(pond, registered, _start(registered, since), timeout)
 
 
 def _start(registered: Registered, since: Cursor | str | None) -> Cursor:
@@ -72,8 +72,8 @@ def _start(registered: Registered, since: Cursor | str | None) -> Cursor:
     return cursor
 
 
-def _deliver(core: Core, registered: Registered, cursor: Cursor, timeout: float | None) -> Iterator[AnswerBatch]:
-    ready = ready_of(core)
+def _deliver(pond: PondView, registered: Registered, cursor: Cursor, timeout: float | None) -> Iterator[AnswerBatch]:
+    ready = ready_of(pond)
     query = registered.id
     selection = _without_tail(registered.selection)
     plan = plan_of(selection, plan_for(ready, registered).streams)
@@ -83,7 +83,7 @@ def _deliver(core: Core, registered: Registered, cursor: Cursor, timeout: float 
         yield AnswerBatch(_with_op(plan.empty), Cursor(epoch, 0, query), epoch, False, replaced=True)
     while True:
         until = epoch
-        if query in core.register and core.register.get(query).status == "live":
+        if query in pond.register and pond.register.get(query).status == "live":
             until = ready.hot.snapshot([plan.streams[0].id]).published.epoch
             after = epoch - 1 if ordinal else epoch
             for number, rows in _epochs(ready, query, plan, after, until):
@@ -94,11 +94,11 @@ def _deliver(core: Core, registered: Registered, cursor: Cursor, timeout: float 
             epoch, ordinal = max(epoch, until), 0 if until > epoch else ordinal
 
         def more(seen: int = epoch) -> bool:
-            if query not in core.register:
+            if query not in pond.register:
                 return True
-            return core.published.epoch > seen and core.register.get(query).status == "live"
+            return pond.published.epoch > seen and pond.register.get(query).status == "live"
 
-        if not core.epochs.wait(more, timeout) or query not in core.register:
+        if not pond.epochs.wait(more, timeout) or query not in pond.register:
             return
 
 
@@ -156,7 +156,7 @@ def _rows_of(ready: Ready, plan: Plan, view: View, wanted: Wanted, names: Sequen
         raise _TooMany
     check_rows(count, most)
     try:
-        older = archive_rows(ready.core, view, wanted, stretch, columns, most - count)
+        older = archive_rows(ready.pond.archives, view, wanted, stretch, columns, most - count)
     except QueryError:
         if most < ANSWER_ROWS:
             raise _TooMany from None

@@ -20,12 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.archive.archive_files import row_schema
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
 from millpond.archive.retention import row_retention
 from millpond.archive.storage import Storage
-from millpond.engine.core import Core
 from millpond.manifests.records import Published, StreamCounts
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.support.errors import MillpondError, QueryError
@@ -129,13 +129,13 @@ class HotStore:
     """The hot rows of a pond's streams.
 
     Arguments:
-        core: the open pond.
+        archives: of the open pond.
         hot_bytes: what blocks and their indexes may take together; older rows are read from the archive.
         dropped: told the keys of blocks that no new view has.
     """
 
-    def __init__(self, core: Core, hot_bytes: int, dropped: Callable[[set[int]], None] | None = None) -> None:
-        self.core, self.hot_bytes = core, hot_bytes
+    def __init__(self, archives: Archives, hot_bytes: int, dropped: Callable[[set[int]], None] | None = None) -> None:
+        self.archives, self.hot_bytes = archives, hot_bytes
         self._dropped = dropped
         self._lock = threading.Lock()
         self._streams: dict[int, _Hot] = {}
@@ -156,7 +156,7 @@ class HotStore:
         """
         current = self._snapshot
         wanted = [s for s in streams if s not in current.views]
-        if not wanted and current.published is self.core.published:
+        if not wanted and current.published is self.archives.published:
             return current
         return self.refresh(wanted)
 
@@ -164,7 +164,7 @@ class HotStore:
         """Bring all views to the newest publish record; `streams` become hot with it."""
         with self._lock:
             for stream in streams:
-                definition = self.core.catalog.streams.get(stream)
+                definition = self.archives.catalog.streams.get(stream)
                 if definition is not None and stream not in self._streams:
                     self._streams[stream] = _Hot(definition)
             return self._advance()
@@ -199,21 +199,21 @@ class HotStore:
             if streams:
                 then(self.refresh(streams))
             while True:
-                self.core.epochs.wait(lambda: self.core.published is not self._snapshot.published)
+                self.archives.epochs.wait(lambda: self.archives.published is not self._snapshot.published)
                 then(self.refresh())
 
     def _advance(self) -> Snapshot:
-        core = self.core
+        archives = self.archives
         before = {b.key for hot in self._streams.values() for b in hot.blocks}
-        with core.pinned():
-            for stream in [s for s in self._streams if s not in core.catalog.streams or s not in core.streams]:
+        with archives.pinned():
+            for stream in [s for s in self._streams if s not in archives.catalog.streams or s not in archives.streams]:
                 del self._streams[stream]
             while True:
-                published = core.published
-                segments = {s: core.streams[s].archive.segments for s in self._streams if s in core.streams}
+                published = archives.published
+                segments = {s: archives.streams[s].archive.segments for s in self._streams if s in archives.streams}
                 # The same record before and after: the files hold all its epochs, and retention took nothing that it
                 # still retains.
-                if core.published is published:
+                if archives.published is published:
                     break
             for stream, hot in self._streams.items():
                 rows = published.counts.get(str(stream), StreamCounts()).rows
@@ -254,16 +254,16 @@ class HotStore:
                 self._shrink()
 
     def _read(self, hot: _Hot, segment: Segment, until: int) -> list[tuple[Block, Matches | None]]:
-        core, stream = self.core, hot.stream
+        archives, stream = self.archives, hot.stream
         if segment.level == 0 and hot.epoch < segment.first_epoch and segment.last_epoch <= until:
-            made = read_blocks(blocks_path(core.path, stream, segment), casts_of(stream))
+            made = read_blocks(blocks_path(archives.path, stream, segment), casts_of(stream))
             whole = made is not None and sum(len(b) for b, _ in made) == segment.rows
             # A task that ran when the stream had other columns wrote those.
             if made and whole and made[0][0].rows.schema.equals(row_schema(stream)):
                 return made
         low = None if hot.horizon <= NEVER else hot.horizon
         split = whole_files([segment], Range(low, None, until, hot.epoch + 1))
-        rows = ArchiveReader(core.path, stream).table([split])
+        rows = ArchiveReader(archives.path, stream).table([split])
         return [(b, None) for b in Block.build(rows, stream.options.time, casts_of(stream))]
 
     def _add(self, hot: _Hot, block: Block, matches: Matches | None) -> None:

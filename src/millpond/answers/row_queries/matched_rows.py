@@ -22,10 +22,11 @@ import pyarrow as pa
 from millpond.answers.archive_jobs import ANSWER_ROWS, QUICK_ROWS
 from millpond.answers.row_queries.hot import HotBlock, View, archive_segments
 from millpond.answers.row_queries.stretch import Matching, Stretch
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import ScanSplit, divided, whole_files
 from millpond.archive.reading.reader import ArchiveReader
-from millpond.engine.core import Core
+from millpond.archive.storage import Storage
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.support.sql import quote
@@ -256,13 +257,13 @@ def cold_stretch(view: View, stretch: Stretch) -> Stretch | None:
     return None if begin is not None and begin > end else Stretch(begin, end, first, until)
 
 
-def cold_rows(core: Core, view: View, stretch: Stretch, epoch: int) -> int:
+def cold_rows(storage: Storage, view: View, stretch: Stretch, epoch: int) -> int:
     """How many rows may lie in the part of a stretch behind the horizon; 0 where it is so many rows that count."""
     cold = cold_stretch(view, stretch)
     if cold is None or cold.by_rows:
         return 0
     wanted = Range(cold.begin, None if cold.end is None else cold.end + 1, epoch)
-    return sum(s.rows for s in segments_in(archive_segments(core.storage, view), wanted))
+    return sum(s.rows for s in segments_in(archive_segments(storage, view), wanted))
 
 
 def archive_range(view: View, stretch: Stretch, epoch: int) -> Range:
@@ -274,7 +275,7 @@ def archive_range(view: View, stretch: Stretch, epoch: int) -> Range:
 
 
 def archive_rows(
-    core: Core,
+    archives: Archives,
     view: View,
     wanted: Wanted,
     stretch: Stretch,
@@ -293,16 +294,16 @@ def archive_rows(
         return None
     stream = view.stream
     names = list(dict.fromkeys([*columns, stream.options.time, "_id", "_epoch"]))
-    job = _ColdRows(core.path, stream, tuple(names), wanted.side.where, wanted.after, cold)
+    job = _ColdRows(archives.path, stream, tuple(names), wanted.side.where, wanted.after, cold)
     span = Range(cold.begin, None if cold.end is None else cold.end + 1, wanted.epoch)
-    with core.pinned():
-        found = segments_in(archive_segments(core.storage, view), span)
+    with archives.pinned():
+        found = segments_in(archive_segments(archives.storage, view), span)
         split = whole_files([s for s in found if s.last_epoch > wanted.after], span)
         if not split.pieces:
             return None
-        tasks = divided([split], max(1, core.executor.cores - 1))
+        tasks = divided([split], max(1, archives.executor.cores - 1))
         quick = sum(s.rows for s in split.segments) <= QUICK_ROWS
-        executor = InlineExecutor() if quick else core.executor
+        executor = InlineExecutor() if quick else archives.executor
         task = partial(job.map, tasks)
         try:
             outcomes = executor.run(task, len(tasks), _forward, 1, background=True)

@@ -14,11 +14,11 @@ import numpy as np
 
 from millpond.answers.row_queries.hot import Ints, Snapshot, View, archive_segments
 from millpond.answers.row_queries.stretch import Stretch
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
 from millpond.catalog.unions import union_key
-from millpond.engine.core import Core
 from millpond.manifests.records import Published, published_path, read_published
 from millpond.progress import FOREVER, NEVER, StreamProgress, meld
 from millpond.progress import now as latest
@@ -45,10 +45,11 @@ class Moment:
     progress: int
 
 
-def moment_of(core: Core, snapshot: Snapshot, streams: Inputs, as_of: AsOf = None) -> Moment:
+def moment_of(pond: str, snapshot: Snapshot, streams: Inputs, as_of: AsOf = None) -> Moment:
     """The moment of an invocation.
 
     Arguments:
+        pond: its folder.
         as_of: None: NOW is the largest event time admitted; of several streams the smallest of theirs, where streams
             without rows, idle ones and those that have ended don't count. 'watermark': NOW is the watermark, and rows
             from it on are not seen. ('timestamp', t): NOW is t, rows after t are not seen. ('epoch', n): as when epoch
@@ -67,7 +68,7 @@ def moment_of(core: Core, snapshot: Snapshot, streams: Inputs, as_of: AsOf = Non
     kind, value = as_of
     if kind == "timestamp":
         return Moment(value, value, published.epoch, progress_of(published, streams))
-    record = record_of(core.path, published, value)
+    record = record_of(pond, published, value)
     return Moment(now_of(record, streams), None, value, progress_of(record, streams))
 
 
@@ -124,14 +125,14 @@ def progress_of(published: Published, inputs: Inputs) -> int:
     return min(awake) if awake else max((p.bound for p, _ in states), default=NEVER)
 
 
-def stretch_of(core: Core, view: View, span: Span, moment: Moment) -> Stretch:
+def stretch_of(archives: Archives, view: View, span: Span, moment: Moment) -> Stretch:
     """The stretch of a stream that a window covers at a moment; `NOTHING` while NOW is not known."""
     if moment.now is None:
         return NOTHING
     limit = moment.now if moment.seen is None else min(moment.now, moment.seen)
 
     def back(edge: Edge) -> tuple[int, int] | None:
-        return None if edge.rows is None else last_rows(core, view, edge.rows, limit, moment.epoch)
+        return None if edge.rows is None else last_rows(archives, view, edge.rows, limit, moment.epoch)
 
     return between(span, moment, back(span.begin), back(span.end))
 
@@ -158,7 +159,7 @@ def between(span: Span, moment: Moment, first: tuple[int, int] | None, until: tu
     return NOTHING if empty else Stretch(begin, end, first_id, until_id)
 
 
-def last_rows(core: Core, view: View, count: int, limit: int, epoch: int) -> tuple[int, int] | None:
+def last_rows(archives: Archives, view: View, count: int, limit: int, epoch: int) -> tuple[int, int] | None:
     """(event time, _id) of the first of the last `count` rows of a stream up to event time `limit`, in total order.
 
     Only rows of epochs up to `epoch` count. None: there are not so many, so that all belong.
@@ -169,12 +170,12 @@ def last_rows(core: Core, view: View, count: int, limit: int, epoch: int) -> tup
     if key not in view.memo:
         if len(view.memo) > 1000:
             view.memo.clear()
-        view.memo[key] = _last_rows(core, view, count, limit, epoch)
+        view.memo[key] = _last_rows(archives, view, count, limit, epoch)
     found: tuple[int, int] | None = view.memo[key]
     return found
 
 
-def _last_rows(core: Core, view: View, count: int, limit: int, epoch: int) -> tuple[int, int] | None:
+def _last_rows(archives: Archives, view: View, count: int, limit: int, epoch: int) -> tuple[int, int] | None:
     parts: list[tuple[Ints, Ints]] = []
     floor = max(view.horizon, view.retained)
     for block in view.blocks:
@@ -193,7 +194,7 @@ def _last_rows(core: Core, view: View, count: int, limit: int, epoch: int) -> tu
         return _from_end(parts, count)
     if view.horizon <= NEVER:
         return None
-    return _archived(core, view, count - held, min(limit, view.horizon - 1), epoch)
+    return _archived(archives, view, count - held, min(limit, view.horizon - 1), epoch)
 
 
 def _from_end(parts: list[tuple[Ints, Ints]], count: int) -> tuple[int, int]:
@@ -220,15 +221,15 @@ def _count_from(parts: Sequence[tuple[Ints, Ints]], time: int) -> int:
     return sum(len(t) - int(np.searchsorted(t, time)) for t, _ in parts)
 
 
-def _archived(core: Core, view: View, count: int, limit: int, epoch: int) -> tuple[int, int] | None:
+def _archived(archives: Archives, view: View, count: int, limit: int, epoch: int) -> tuple[int, int] | None:
     """As `last_rows`, among the rows behind the horizon."""
     stream = view.stream
     time = stream.options.time
     low = None if view.retained <= NEVER else view.retained
     times, ids = np.empty(0, np.int64), np.empty(0, np.int64)
-    with core.pinned():
-        reader = ArchiveReader(core.path, stream, ())
-        segments = segments_in(archive_segments(core.storage, view), Range(low, limit + 1, epoch))
+    with archives.pinned():
+        reader = ArchiveReader(archives.path, stream, ())
+        segments = segments_in(archive_segments(archives.storage, view), Range(low, limit + 1, epoch))
         for segment in sorted(segments, key=lambda s: -s.high):
             if low is not None and segment.high < low:
                 break

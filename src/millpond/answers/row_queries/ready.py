@@ -12,7 +12,7 @@ from millpond.answers.row_queries.keeping import Keeper
 from millpond.answers.row_queries.matched_rows import RowSets
 from millpond.answers.row_queries.pair_caches import PairCaches
 from millpond.answers.row_queries.trees import Trees
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 
 if TYPE_CHECKING:
     from millpond.answers.row_queries.plans import Plan
@@ -62,18 +62,19 @@ class Ready:
     """Everything that is kept ready in one process for one pond.
 
     Arguments:
+        pond: what is answered from.
         budget: bytes for all of it: half for hot rows and their indexes, a quarter for row sets, the rest for
             aggregate trees, pairs of joins and complete answers.
     """
 
-    def __init__(self, core: Core, budget: int) -> None:
-        self.core = core
+    def __init__(self, pond: PondView, budget: int) -> None:
+        self.pond = pond
         self.sets = RowSets(budget // 4)
         self.trees = Trees(budget // 12)
         self.pairs = PairCaches(budget // 12)
         self.keeper = Keeper(budget // 12, self._release)
         self.plans: Recent[int, Plan] = Recent(4096)
-        self.hot = HotStore(core, budget // 2, self._gone)
+        self.hot = HotStore(pond.archives, budget // 2, self._gone)
 
     def resize(self, budget: int) -> None:
         """Go by another budget; what is too much goes with the next rows and invocations."""
@@ -130,13 +131,13 @@ class Ready:
         }
 
 
-def ready_of(core: Core) -> Ready:
-    """What is kept ready for an open pond; made when first asked for, bounded by the setting `hot_bytes`."""
-    kept = vars(core)
+def ready_of(pond: PondView) -> Ready:
+    """What is kept ready for who answers from a view; made when first asked for, bounded by the setting `hot_bytes`."""
+    kept = vars(pond)
     found = kept.get("_ready")
     if found is None:
         with _making:
             found = kept.get("_ready")
             if found is None:
-                found = kept["_ready"] = Ready(core, core.settings.hot_bytes)
+                found = kept["_ready"] = Ready(pond, pond.settings.hot_bytes)
     return cast(Ready, found)

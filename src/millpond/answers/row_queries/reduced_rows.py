@@ -15,14 +15,14 @@ from millpond.answers.row_queries.stretch import Stretch
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scans import Scan
 from millpond.archive.retention import floors_of
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.progress import NEVER
 from millpond.support.sql import quote
 from millpond.types import ScanQuery, Side, composed
 
 
 def reduced_answer(
-    core: Core, view: View, query: ScanQuery, side: Side, stretch: Stretch, moment: Moment, live_from: int | None
+    pond: PondView, view: View, query: ScanQuery, side: Side, stretch: Stretch, moment: Moment, live_from: int | None
 ) -> pa.Table:
     """The answer of a row query with REDUCE.
 
@@ -49,7 +49,7 @@ def reduced_answer(
 
     def answer(tried: Scan) -> pa.Table:
         if seen.of_groups:
-            return told_by(whole(core, Asked(stream, seen, wanted), tried)[0], query, tried)
-        return plain_rows(core, Asked(stream, seen, wanted), tried)
+            return told_by(whole(pond, Asked(stream, seen, wanted), tried)[0], query, tried)
+        return plain_rows(pond.archives, Asked(stream, seen, wanted), tried)
 
-    return answered(core, stream, query, scan, answer)
+    return answered(pond.streams[stream.id].archive, query, scan, answer)

@@ -1,8 +1,8 @@
 """Invoking a selection: its answer at a moment is a function of the rows of the epochs up to one publish record.
 
-answer = evaluate(core, registered)                       # the query's own window, now
-answer = evaluate(core, registered, ("epoch", 7))         # as it was known when epoch 7 was published
-answer = select_once(core, selection)                     # ad hoc: nothing is kept
+answer = evaluate(pond, registered)                       # the query's own window, now
+answer = evaluate(pond, registered, ("epoch", 7))         # as it was known when epoch 7 was published
+answer = select_once(pond, selection)                     # ad hoc: nothing is kept
 """
 
 from __future__ import annotations
@@ -38,8 +38,9 @@ from millpond.answers.row_queries.reduced_rows import reduced_answer
 from millpond.answers.row_queries.stretch import Stretch
 from millpond.answers.row_queries.trees import aggregate_rows
 from millpond.answers.row_queries.united import entered, last_stretch, own_columns, together
+from millpond.archive.open_archives import Archives
 from millpond.archive.planning.scans import Scan
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.progress import NEVER
 from millpond.support.errors import QueryError
 from millpond.types import Edge, Expression, GroupScan, QueryOptions, RowQuery, Side, Span, StreamDefinition
@@ -85,7 +86,7 @@ class AdHoc:
 
 
 def evaluate(
-    core: Core,
+    pond: PondView,
     registered: Registered,
     as_of: AsOf = None,
     begin: Edge | None = None,
@@ -102,12 +103,12 @@ def evaluate(
     Raises:
         QueryError: the answer is too large, an expression fails on a row, an epoch is not kept, a stream was dropped.
     """
-    core.register.invoked(registered.id, core.now())
-    return _reached(core, registered, invoke_selection(ready_of(core), registered, as_of, begin, end, most))
+    pond.register.invoked(registered.id, pond.now())
+    return _reached(pond.archives, registered, invoke_selection(ready_of(pond), registered, as_of, begin, end, most))
 
 
 def select_once(
-    core: Core,
+    pond: PondView,
     selection: RowQuery,
     as_of: AsOf = None,
     begin: Edge | None = None,
@@ -116,15 +117,15 @@ def select_once(
 ) -> Answer:
     """The answer of a selection that is not registered: nothing is kept for it. As `evaluate`."""
     asked = AdHoc(selection)
-    return _reached(core, asked, invoke_selection(ready_of(core), asked, as_of, begin, end, most))
+    return _reached(pond.archives, asked, invoke_selection(ready_of(pond), asked, as_of, begin, end, most))
 
 
-def _reached(core: Core, registered: Registered, answer: Answer) -> Answer:
+def _reached(archives: Archives, registered: Registered, answer: Answer) -> Answer:
     """An answer, unless nothing is left of what it was to be made of. Raises: QueryError."""
     selection = registered.selection
-    streams = [s for side in selection.sides if (s := core.catalog.stream(side.stream)) is not None]
+    streams = [s for side in selection.sides if (s := archives.catalog.stream(side.stream)) is not None]
     if len(streams) == 1 or selection.query.feeds:
-        check_reach(core.archives, streams, answer.begin, answer.end, selection.query.estimated)
+        check_reach(archives, streams, answer.begin, answer.end, selection.query.estimated)
     return answer
 
 
@@ -151,13 +152,13 @@ def _invoke(
     plan = plan_for(ready, registered)
     snapshot, views = pinned_views(ready, plan)
     union = plan.query.feeds
-    moment = moment_of(ready.core, snapshot, [plan.streams] if union else plan.streams, as_of)
+    moment = moment_of(ready.pond.path, snapshot, [plan.streams] if union else plan.streams, as_of)
     stretches: list[Stretch] = []
     within = None
     for view, side in zip(views, plan.selection.sides, strict=True):
         span = side.span if begin is None and end is None else Span(begin or side.span.begin, end or side.span.end)
         if not union or "rows" not in (span.begin.kind, span.end.kind):
-            stretches.append(stretch_of(ready.core, view, span, moment))
+            stretches.append(stretch_of(ready.pond.archives, view, span, moment))
     if len(stretches) < len(views):  # the last rows are those of all streams together
         within = last_stretch(ready, plan.query.feeds, views, span, moment)
         stretches = [NOTHING if within is NOTHING else Stretch(within.begin, within.end)] * len(views)
@@ -171,17 +172,17 @@ def _invoke(
     return _answered(table, moment, stretches[0])
 
 
-def start_ready(core: Core) -> None:
+def start_ready(pond: PondView) -> None:
     """Keep hot rows and complete answers ready after every publish, in a thread that ends with the pond."""
-    ready = ready_of(core)
-    listed = core.register.listing()
+    ready = ready_of(pond)
+    listed = pond.register.listing()
     for query in listed.filter(pc.equal(listed["materialize"], "complete"))["id"].to_pylist():
         ready.keeper.declare(query, "complete")
     queried = {s for column in ("stream", "second") for s in listed[column].drop_null().unique().to_pylist()}
 
     def then(snapshot: Snapshot) -> None:
         # Hot rows are the streams', not the queries': half of the memory is theirs.
-        used, budget = sum(ready.statistics().values()) - ready.hot.nbytes, core.settings.hot_bytes // 2
+        used, budget = sum(ready.statistics().values()) - ready.hot.nbytes, pond.settings.hot_bytes // 2
         ready.keeper.memory(used, budget)
         ready.keeper.published(snapshot.published.epoch, lambda query: _current(ready, query), ready.sets.shares())
 
@@ -190,10 +191,10 @@ def start_ready(core: Core) -> None:
 
 def _current(ready: Ready, query: int) -> None:
     """Invoke a query, so that what it keeps is up to date; a dropped one is forgotten."""
-    if query not in ready.core.register:
+    if query not in ready.pond.register:
         ready.forget(query)
         return
-    invoke_selection(ready, ready.core.register.get(query))
+    invoke_selection(ready, ready.pond.register.get(query))
 
 
 def _answered(table: pa.Table, moment: Moment, stretch: Stretch) -> Answer:
@@ -215,7 +216,7 @@ def plan_for(ready: Ready, registered: Registered) -> Plan:
         return found
     streams = []
     for side in selection.sides:
-        stream = ready.core.catalog.stream(side.stream)
+        stream = ready.pond.catalog.stream(side.stream)
         if stream is None:
             raise QueryError(f"stream '{side.stream}' was dropped")
         streams.append(stream)
@@ -278,7 +279,7 @@ class _Call:
             stretch = self.within
         registered = self.registered.registered_epoch
         live_from = None if registered is None else registered + 1
-        answer = reduced_answer(self.ready.core, view, query, side, stretch, self.moment, live_from)
+        answer = reduced_answer(self.ready.pond, view, query, side, stretch, self.moment, live_from)
         check_rows(answer.num_rows, self.most)
         return answer
 
@@ -299,7 +300,7 @@ class _Call:
         found = hot_parts(view, matcher(self.ready.sets, view, wanted), hot_stretch(view, stretch))
         count = sum(len(rows) for _, rows in found)
         check_rows(count, most)
-        older = archive_rows(self.ready.core, view, wanted, stretch, columns, most - count)
+        older = archive_rows(self.ready.pond.archives, view, wanted, stretch, columns, most - count)
         return older, found
 
     def plain(self) -> pa.Table:
@@ -326,7 +327,7 @@ class _Call:
         if self._much_is_cold():
             return self._from_archive()
         columns, wanted = self.plan.columns, self.wanted(0)
-        older = archive_rows(self.ready.core, view, wanted, stretch, columns, ANSWER_ROWS)
+        older = archive_rows(self.ready.pond.archives, view, wanted, stretch, columns, ANSWER_ROWS)
         cold = () if older is None else (older,)
         hot, matching = hot_stretch(view, stretch), matcher(self.ready.sets, view, wanted)
         if wanted.query and wanted.keep and self.moment.epoch >= view.epoch:
@@ -340,13 +341,13 @@ class _Call:
 
     def _much_is_cold(self) -> bool:
         """Whether so much lies behind the horizon that a job should aggregate it where it is read."""
-        return cold_rows(self.ready.core, self.views[0], self.stretches[0], self.moment.epoch) > QUICK_ROWS
+        return cold_rows(self.ready.pond.storage, self.views[0], self.stretches[0], self.moment.epoch) > QUICK_ROWS
 
     def _from_archive(self) -> pa.Table:
         """Groups over the whole stretch, all of it read from the archive by a background job."""
         wanted = archive_range(self.views[0], self.stretches[0], self.moment.epoch)
         query = replace(self._groups, where=_tried(self.plan.selection.sides[0]))
-        return whole(self.ready.core, Asked(self.views[0].stream, query, wanted), Scan())[0]
+        return whole(self.ready.pond, Asked(self.views[0].stream, query, wanted), Scan())[0]
 
     @property
     def _groups(self) -> GroupScan:
@@ -358,11 +359,11 @@ class _Call:
         """Rows of a union, or groups over them."""
         plan, query = self.plan, self.plan.query
         first = plan.streams[0]
-        cold = sum(cold_rows(self.ready.core, v, s, self.moment.epoch) for v, s in self._pairs)
+        cold = sum(cold_rows(self.ready.pond.storage, v, s, self.moment.epoch) for v, s in self._pairs)
         if query.of_groups and self.within is None and cold > QUICK_ROWS:
             ranges = [archive_range(v, s, self.moment.epoch) for v, s in self._pairs]
             asked = Asked(first, replace(query, where=_tried(plan.selection.sides[0])), ranges)
-            return whole(self.ready.core, asked, Scan())[0]
+            return whole(self.ready.pond, asked, Scan())[0]
         most = ANSWER_ROWS if query.of_groups or query.limit is not None or query.distinct else self.most
         parts = []
         for number in range(len(query.feeds)):

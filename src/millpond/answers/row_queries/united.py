@@ -89,10 +89,10 @@ def _last(
     everything = Wanted(0, Side(view.stream.name), 0, epoch)
     names = (view.stream.options.time, "_id", "_bound", "_epoch")
     while True:
-        start = last_rows(ready.core, view, wanted, limit, epoch)
+        start = last_rows(ready.pond.archives, view, wanted, limit, epoch)
         stretch = Stretch(None, limit) if start is None else Stretch(start[0], limit, start[1])
         parts = []
-        if (older := archive_rows(ready.core, view, everything, stretch, names)) is not None:
+        if (older := archive_rows(ready.pond.archives, view, everything, stretch, names)) is not None:
             parts.append(older.select(names))
         if found := hot_parts(view, matcher(ready.sets, view, everything), hot_stretch(view, stretch)):
             parts.append(in_order(found, names))

@@ -41,7 +41,7 @@ def resolve(archives: Archives, streams: Sequence[StreamDefinition], scan: Scan,
     if reduction.function == "age":
         return age_steps(reduction, scan.now)
     if reduction.function == "load":
-        choice = archives.choose(reduction.drops[0])
+        choice = archives.load.choose(reduction.drops[0])
         scan.reason = choice.reason
         return sample_steps(choice.drop)
     if reduction.function in ("error", "interval"):
@@ -81,7 +81,7 @@ def at_hand(archives: Archives, scan: Scan) -> AtHand:
     def found(stream: StreamDefinition, wanted: Range) -> Sequence[Section]:
         return sections(archives.storage, stream, wanted, scan.floors.get(stream.id))
 
-    scan.pace = Pace(lambda: archives.choose(reduction.drops[0]), found)
+    scan.pace = Pace(lambda: archives.load.choose(reduction.drops[0]), found)
     return AtHand(scan.held, scan.pace)
 
 

@@ -20,7 +20,7 @@ from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
-from millpond.archive.storage import StreamRuntime
+from millpond.archive.storage import StreamTables
 from millpond.manifests.places import results_folder
 from millpond.support.event_log import event_log
 from millpond.tables import Chunk, DurableWrites, Segment, read_chunks, write_chunks
@@ -64,7 +64,7 @@ def chosen_for_merge(segments: Sequence[Segment]) -> list[Segment]:
     return []
 
 
-def compact_archive(archives: Archives, runtime: StreamRuntime) -> None:
+def compact_archive(archives: Archives, runtime: StreamTables) -> None:
     """Merge small archive files in total order, row ids kept; adds and removes in one commit. Copies follow.
 
     Files that do not lie as the stream's design says (it was altered) are written anew, too.

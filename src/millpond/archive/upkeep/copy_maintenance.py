@@ -21,7 +21,7 @@ from millpond.archive.planning.scan_tasks import ScanSplit
 from millpond.archive.planning.sections import Piece, Section, Version, match
 from millpond.archive.reading.reader import ArchiveReader
 from millpond.archive.retention import keep_of_copies
-from millpond.archive.storage import StreamRuntime
+from millpond.archive.storage import StreamTables
 from millpond.manifests.records import read_manifest
 from millpond.tables import Segment
 from millpond.tables.chunks import Payload
@@ -42,7 +42,7 @@ class Job:
     whole: Segment
 
 
-def vacuum(archives: Archives, runtime: StreamRuntime) -> None:
+def vacuum(archives: Archives, runtime: StreamTables) -> None:
     """One round for a stream; call it from upkeep only, one at a time."""
     with archives.pinned():
         with archives.lock:
@@ -69,7 +69,7 @@ def vacuum(archives: Archives, runtime: StreamRuntime) -> None:
         runtime.tell_stored()
 
 
-def wanted_sections(runtime: StreamRuntime, copy: str, sections: Mapping[str, Segment]) -> list[str]:
+def wanted_sections(runtime: StreamTables, copy: str, sections: Mapping[str, Segment]) -> list[str]:
     """The sections that a copy is to have: all but those that its own retention has removed."""
     table = runtime.copies.get(copy)
     gone = None if table is None or copy not in keep_of_copies(runtime.definition) else table.snapshot[1]
@@ -77,7 +77,7 @@ def wanted_sections(runtime: StreamRuntime, copy: str, sections: Mapping[str, Se
 
 
 def jobs_of(
-    runtime: StreamRuntime, sections: Mapping[str, Segment], wanted: Mapping[str, Mapping[str, float]]
+    runtime: StreamTables, sections: Mapping[str, Segment], wanted: Mapping[str, Mapping[str, float]]
 ) -> list[Job]:
     """The files to be made, those of new rows first, as many as fit into a round."""
     stored: dict[str, dict[str, Segment]] = {
@@ -101,7 +101,7 @@ def jobs_of(
     return jobs
 
 
-def _run(archives: Archives, runtime: StreamRuntime, jobs: Sequence[Job]) -> None:
+def _run(archives: Archives, runtime: StreamTables, jobs: Sequence[Job]) -> None:
     stream = runtime.definition
     width = max(1, min(len(jobs), archives.executor.cores - 1))
     tasks = [to_json(list(jobs[at::width])) for at in range(width)]
@@ -138,7 +138,7 @@ def _collect(shard: int, parcels: Sequence[Parcel]) -> tuple[dict[str, Any], Pay
     return {"segments": [each for p in parcels for each in json.loads(bytes(p.payload))]}, b""
 
 
-def remove_stale(archives: Archives, runtime: StreamRuntime, epoch: int) -> None:
+def remove_stale(archives: Archives, runtime: StreamTables, epoch: int) -> None:
     """Remove files of copies whose section the archive does not name any more, unless they stand for it."""
     present = {section_of(s.path) for s in runtime.archive.segments}
     for table in list(runtime.copies.values()):
@@ -149,7 +149,7 @@ def remove_stale(archives: Archives, runtime: StreamRuntime, epoch: int) -> None
             table.commit([], stale, moved=True)
 
 
-def unmark(runtime: StreamRuntime) -> None:
+def unmark(runtime: StreamTables) -> None:
     """Take back what a removal of rows marked before it was cut off: the rows are still there."""
     present = {section_of(s.path) for s in runtime.archive.segments}
     for table in list(runtime.copies.values()):
@@ -158,7 +158,7 @@ def unmark(runtime: StreamRuntime) -> None:
             table.commit(wrong, (), moved=True)
 
 
-def unwanted(runtime: StreamRuntime) -> set[str]:
+def unwanted(runtime: StreamTables) -> set[str]:
     """Copies that neither the stream's design nor the decider of lazy copies has any more."""
     kept = set(eager_copies(runtime.definition)) | (set(runtime.lazy.copies) if runtime.is_lazy else set())
     return {name for name in runtime.copies if name not in kept}

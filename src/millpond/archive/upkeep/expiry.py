@@ -11,7 +11,7 @@ from millpond.archive import Keep
 from millpond.archive.copy_files import section_of
 from millpond.archive.open_archives import Archives
 from millpond.archive.retention import keep_of_copies, keep_of_rows
-from millpond.archive.storage import StreamRuntime
+from millpond.archive.storage import StreamTables
 from millpond.archive.summed.summary_upkeep import settle
 from millpond.progress import NEVER, StreamProgress
 from millpond.support.event_log import event_log
@@ -21,7 +21,7 @@ from millpond.tables import Segment
 LOG = event_log(__name__)
 
 
-def expire(archives: Archives, runtime: StreamRuntime) -> None:
+def expire(archives: Archives, runtime: StreamTables) -> None:
     """Remove files of a stream beyond what it keeps, and record up to where rows are gone.
 
     A copy that is kept longer than the rows stands for them from then on: it is marked before they go, so that whoever

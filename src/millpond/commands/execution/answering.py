@@ -20,10 +20,11 @@ from millpond.answers.invocation import invoke
 from millpond.answers.nested_windows import select_staged
 from millpond.answers.row_queries.selection import evaluate, select_once
 from millpond.answers.table_selects import select_relations
-from millpond.catalog import Registered, Standing
+from millpond.catalog import Catalog, Registered, Standing
 from millpond.commands.answer_commands import AskCopy, AskOnce, AskPlan, AskRows, AskShow, AskStanding, Question
 from millpond.commands.execution.table_reading import table_note
-from millpond.engine.core import Core
+from millpond.engine.instruments import Instruments
+from millpond.engine.pond_view import PondView
 from millpond.sources.local_files import write_file
 from millpond.types import (
     GroupScan,
@@ -44,23 +45,23 @@ from millpond.types.plan_nodes import plan_table
 from millpond.types.relation_queries import TableInput
 
 
-def answer(core: Core, question: Question) -> tuple[pa.Table | None, str]:
+def answer(pond: PondView, instruments: Instruments, question: Question) -> tuple[pa.Table | None, str]:
     """The answer to a question, and what there is to say of it."""
     match question:
         case AskOnce(bound):
-            return _once(core, bound)
+            return _once(pond, bound)
         case AskCopy(asked, form):
-            table, note = _once(core, asked.bound)
+            table, note = _once(pond, asked.bound)
             write_file(table, form)
             return None, "; ".join(n for n in (f"{table.num_rows:,} rows copied to {form.path}", note) if n)
         case AskStanding(standing, statement):
-            return _invoked(core, standing, statement)
+            return _invoked(pond, standing, statement)
         case AskShow(statement, streams):
             if statement.what == "archive":
-                return show_archive(core, streams or core.catalog.shown_streams()), ""
-            return show(core, statement.what), ""
+                return show_archive(pond.archives, streams or pond.catalog.shown_streams()), ""
+            return show(pond, instruments, statement.what), ""
         case AskPlan(subject, analyze):
-            return plan_table(explained(core, subject, analyze)), ""
+            return plan_table(explained(pond, instruments, subject, analyze)), ""
         case AskRows(columns, rows):
             fields = [pa.field(name, pa.string()) for name in columns]
             values = [pa.array([row[at] for row in rows], pa.string()) for at in range(len(columns))]
@@ -69,63 +70,63 @@ def answer(core: Core, question: Question) -> tuple[pa.Table | None, str]:
             assert_never(question)
 
 
-def _once(core: Core, bound: Query | Staged | ScanQuery | lang.TableQuery) -> tuple[pa.Table, str]:
+def _once(pond: PondView, bound: Query | Staged | ScanQuery | lang.TableQuery) -> tuple[pa.Table, str]:
     """The answer of a SELECT, with a note about queries whose answers are not complete yet."""
     match bound:
         case RowQuery():
-            table = select_once(core, bound).table
-            notes = [said_with(core.archives, table, bound)]
+            table = select_once(pond, bound).table
+            notes = [said_with(pond.archives, table, bound)]
         case WindowQuery():
-            table, notes = _of_stream(core, bound)
+            table, notes = _of_stream(pond, bound)
             if not table.num_rows:
-                notes.append(not_ended_note(core, bound))
+                notes.append(not_ended_note(pond.archives, bound))
         case RowWindowQuery() | SessionQuery() | GroupScan() | RowScan():
-            table, notes = _of_stream(core, bound)
+            table, notes = _of_stream(pond, bound)
         case Staged():
-            notes = [_unfinished(core, [each.answers for each in bound.inner])]
-            table = select_staged(core, bound)
+            notes = [_unfinished(pond.catalog, [each.answers for each in bound.inner])]
+            table = select_staged(pond, bound)
         case RelationQuery() | PairsQuery():
-            table = select_relational(core, bound)
-            notes = [note_of(table), table_note(core.tables, core.catalog, bound.table_names)]
+            table = select_relational(pond, bound)
+            notes = [note_of(table), table_note(pond.tables, pond.catalog, bound.table_names)]
         case lang.TableQuery():
             read = [*(r.name for r in bound.relations), *(each.answers for each in bound.inner)]
-            notes = [_unfinished(core, read)]
-            table = select_relations(core, bound)
+            notes = [_unfinished(pond.catalog, read)]
+            table = select_relations(pond, bound)
             if not table.num_rows:
-                notes.append(open_note(core, _standing(core, read)))
+                notes.append(open_note(pond.archives, _standing(pond.catalog, read)))
             notes.append(
-                table_note(core.tables, core.catalog, [r.name for r in bound.relations if isinstance(r, TableInput)])
+                table_note(pond.tables, pond.catalog, [r.name for r in bound.relations if isinstance(r, TableInput)])
             )
         case _:
             assert_never(bound)
     return table, "; ".join(note for note in notes if note)
 
 
-def _of_stream(core: Core, bound: WindowedQuery | ScanQuery) -> tuple[pa.Table, list[str]]:
+def _of_stream(pond: PondView, bound: WindowedQuery | ScanQuery) -> tuple[pa.Table, list[str]]:
     """The answer of what reads one stream, and notes."""
-    table = select_stream(core, bound)
-    gone = said_with(core.archives, table, bound)
-    return table, [gone, table_note(core.tables, core.catalog, bound.table_names)]
+    table = select_stream(pond, bound)
+    gone = said_with(pond.archives, table, bound)
+    return table, [gone, table_note(pond.tables, pond.catalog, bound.table_names)]
 
 
-def _standing(core: Core, names: Iterable[str]) -> list[Standing]:
+def _standing(catalog: Catalog, names: Iterable[str]) -> list[Standing]:
     """The standing queries that have these names."""
-    return [q for name in names if (q := core.catalog.query(name)) is not None]
+    return [q for name in names if (q := catalog.query(name)) is not None]
 
 
-def _unfinished(core: Core, names: Iterable[str]) -> str:
+def _unfinished(catalog: Catalog, names: Iterable[str]) -> str:
     """What is to be said of queries whose answers are read, and not all there."""
-    read = [q for q in _standing(core, names) if q.status != "live"]
+    read = [q for q in _standing(catalog, names) if q.status != "live"]
     notes = [f"{q.definition.name} is {q.status}" + (f": {q.reason}" if q.reason else "") for q in read]
     return f"answers so far; query {', '.join(notes)}" if notes else ""
 
 
-def _invoked(core: Core, standing: Standing | Registered, statement: lang.Invoke) -> tuple[pa.Table, str]:
+def _invoked(pond: PondView, standing: Standing | Registered, statement: lang.Invoke) -> tuple[pa.Table, str]:
     """The answer, and for a row query which prefix of its streams it saw."""
     if isinstance(standing, Registered):
-        found = evaluate(core, standing, statement.as_of, statement.begin, statement.end)
+        found = evaluate(pond, standing, statement.as_of, statement.begin, statement.end)
         seen = f"as of epoch {found.epoch}, now {moment(found.now)}, watermark {moment(found.watermark)}"
-        gone = gone_note(core.archives, standing.selection) if statement.begin is None else ""
+        gone = gone_note(pond.archives, standing.selection) if statement.begin is None else ""
         return found.table, "; ".join(n for n in (seen, note_of(found.table), gone) if n)
-    table = invoke(core, standing, statement.as_of)
+    table = invoke(pond, standing, statement.as_of)
     return table, note_of(table)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
-from millpond.commands.execution.performing import execute
+from millpond.commands.execution.performing import CarryOut
 from millpond.commands.execution.row_query_adding import RowQueries
-from millpond.commands.execution.sight import facts_of
+from millpond.commands.planned import Plan
+from millpond.commands.pond_facts import Facts
 from millpond.commands.query_commands import NewQuery, plan_query, reads_of
-from millpond.engine.core import Core
 from millpond.language import pointing_into
 from millpond.support.errors import QueryError
 from millpond.types import QueryOptions
@@ -27,11 +27,16 @@ class Terms:
 
 
 def register_all(
-    core: Core, rows: RowQueries, wanted: Sequence[tuple[str, str | None]], terms: Terms, drop: Callable[[int], None]
+    carry_out: CarryOut,
+    rows: RowQueries,
+    wanted: Sequence[tuple[str, str | None]],
+    terms: Terms,
+    drop: Callable[[int], None],
 ) -> list[int]:
     """Register queries, durably: the row queries with one write. Their ids.
 
     Arguments:
+        carry_out: plans, and carries out. rows: adds row queries.
         wanted: the text of each, and its name; None: it is called '#<id>'. drop: drops one of them again, by its id.
     Raises: StatementError with the place in a text; QueryError when a name is taken or the limit is reached. None of
         them is registered then.
@@ -42,9 +47,9 @@ def register_all(
     try:
         for query, text, name in bound:
             if not query.in_register:
-                made = NewQuery(name, query, terms.options, text, reads=reads_of(facts_of(core), text))
+                made = NewQuery(name, query, terms.options, text)
                 with pointing_into(text):
-                    standing.append(execute(core, partial(plan_query, new=made)).made)
+                    standing.append(carry_out(partial(_planned, made)).made)
         numbers = rows.add(new, terms.limit) if new else []
     except BaseException:
         for number in standing:
@@ -53,3 +58,7 @@ def register_all(
         raise
     left, right = iter(standing), iter(numbers)
     return [next(right if query.in_register else left) for query, _, _ in bound]
+
+
+def _planned(new: NewQuery, facts: Facts) -> Plan:
+    return plan_query(facts, replace(new, reads=reads_of(facts, new.text)))

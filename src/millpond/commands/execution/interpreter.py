@@ -30,7 +30,7 @@ class Interpreter:
 
     def __init__(self, core: Core, drain: Callable[[bool], DrainReport], changed: Callable[[], None]) -> None:
         self.core, self._drain, self._changed = core, drain, changed
-        self.rows = RowQueries(core)
+        self.rows = RowQueries(core.view)
 
     def run(self, script: str, files: bool = True) -> Iterator[StatementResult]:
         """Parse the whole script, then execute statement by statement, giving each one's result as it is there.
@@ -60,7 +60,7 @@ class Interpreter:
         """Carry out changes one after the other; the results, and what went wrong with the last one."""
         done: list[StatementResult] = []
         hands = Hands(self._drain, TablesAhead())
-        hands.ahead.read(self.core, statements)
+        hands.ahead.read(self.core.tables, self.core.catalog, statements)
         with self.core.lock:
             for statement in statements:
                 try:
@@ -81,7 +81,7 @@ class Interpreter:
                 hands = Hands(self._drain)
                 said = perform(self.core, planned, hands)
                 return StatementResult("message", said, statement=statement.text, report=hands.drained)
-            table, note = answer(self.core, planned)
+            table, note = answer(self.core.view, self.core.instruments, planned)
         return StatementResult("message" if table is None else "rows", note, table, statement.text)
 
 

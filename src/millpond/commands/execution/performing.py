@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
-from typing import assert_never
+from typing import TypeAlias, assert_never
 
 from deltalake.exceptions import DeltaError
 
 from millpond.answers.row_queries.ready import ready_of
+from millpond.catalog import Register
+from millpond.catalog.catalogs import Catalogs
 from millpond.commands.execution.function_files import keep_function
 from millpond.commands.execution.refitting import finish, fitted, note_pending
 from millpond.commands.execution.row_query_adding import add_row_queries
@@ -43,6 +45,7 @@ from millpond.commands.planned import (
 )
 from millpond.commands.pond_facts import Facts
 from millpond.engine.core import Core
+from millpond.engine.intake.live_storage import LiveStorage
 from millpond.engine.jobs.readable import check_relation, check_windows
 from millpond.sources.files import look_at
 from millpond.sources.listing import check_path
@@ -72,6 +75,10 @@ class Hands:
     drain: Callable[[bool], DrainReport] = cannot_drain
     ahead: TablesAhead = field(default_factory=TablesAhead)
     drained: DrainReport | None = None
+
+
+#: Plans on an open pond and carries the plan out: `execute` of its parts.
+CarryOut: TypeAlias = Callable[[Callable[[Facts], Plan]], Plan]
 
 
 class Overtaken(Exception):
@@ -114,26 +121,26 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
     """Carry one step out; what there is to say in place of the plan's message."""
     match step:
         case Record():
-            _record(core, step)
+            _record(core.catalogs, step)
         case CheckPath(path):
             _check_path(path)
         case CheckColumns(definition, said):
             return _check_columns(definition, said)
         case CheckWindows(standing, synopsis):
-            check_windows(core, standing, synopsis)
+            check_windows(core.archives, standing, synopsis)
         case CheckRelation(standing):
-            check_relation(core, standing)
+            check_relation(core.archives, standing)
         case MakeStream():
-            _make_stream(core, step)
+            _make_stream(core.storage, step)
         case AddRowQuery(query):
-            add_row_queries(core, [query])
+            add_row_queries(core.view, [query])
         case DropRowQuery(query):
             core.register.drop(query)
-            ready_of(core).forget(query)
+            ready_of(core.view).forget(query)
         case SetRowStatus(query, paused):
             core.register.set_status(query, "paused" if paused else "live")
         case DropStreams():
-            _drop_streams(core, step)
+            _drop_streams(core.catalogs, step)
         case AlterStream(definition):
             core.streams[definition.id].definition = definition
         case AlterColumns():
@@ -142,12 +149,12 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
             for name, value in values.items():
                 core.change_setting(name, value)
             if "hot_bytes" in values:
-                ready_of(core).resize(values["hot_bytes"])
+                ready_of(core.view).resize(values["hot_bytes"])
             if values.get("statistics"):
                 core.telemetry.reporter.forget()  # what has been told before is told anew
         case MakeTable():
-            with _claimed(core, step.record):
-                make_table(core, step, hands.ahead)
+            with _claimed(core.register, step.record):
+                make_table(core.view, step, hands.ahead)
         case KeepUri(table, uri):
             core.tables.keep_uri(table, uri)
         case DropTable(table):
@@ -171,18 +178,18 @@ def _perform(core: Core, step: Step, hands: Hands) -> str | None:
 
 
 @contextmanager
-def _claimed(core: Core, record: Record) -> Iterator[None]:
+def _claimed(register: Register, record: Record) -> Iterator[None]:
     """While it is open, nobody takes the names that events give. Raises: Refusal where somebody has one."""
     with ExitStack() as claims:
         for name in record.claims:
-            if not claims.enter_context(core.register.claim(name, record.replaces)):
+            if not claims.enter_context(register.claim(name, record.replaces)):
                 raise taken(name)
         yield
 
 
-def _record(core: Core, record: Record) -> None:
-    with _claimed(core, record):
-        core.catalogs.log.record(*record.events)
+def _record(catalogs: Catalogs, record: Record) -> None:
+    with _claimed(catalogs.register, record):
+        catalogs.log.record(*record.events)
 
 
 def _check_path(path: str) -> None:
@@ -202,9 +209,9 @@ def _check_columns(definition: StreamDefinition, said: str) -> str:
     return f"{said}: {found}"
 
 
-def _make_stream(core: Core, step: MakeStream) -> None:
+def _make_stream(storage: LiveStorage, step: MakeStream) -> None:
     try:
-        core.storage.make_stream(step.definition)
+        storage.make_stream(step.definition)
     except (DeltaError, OSError) as error:
         if step.asked is None:
             raise
@@ -215,14 +222,14 @@ def _make_stream(core: Core, step: MakeStream) -> None:
         ) from None
 
 
-def _drop_streams(core: Core, step: DropStreams) -> None:
+def _drop_streams(catalogs: Catalogs, step: DropStreams) -> None:
     """Raises: Overtaken where a row query has come that the plan does not know."""
-    register = core.register
+    register = catalogs.register
     rows = {stream: register.close_stream(stream) for stream in step.streams}
     try:
         if not {query for queries in rows.values() for query in queries} <= step.rows:
             raise Overtaken
-        _record(core, step.record)
+        _record(catalogs, step.record)
     except BaseException:
         for stream in step.streams:
             register.reopen_stream(stream)
@@ -237,15 +244,15 @@ def _alter_columns(core: Core, step: AlterColumns) -> None:
     with core.catalogs.altering():
         reading = [] if step.widened is None else core.register.reading(definition.id, step.widened)
         try:
-            selections = fitted(core, reading, definition)
+            selections = fitted(core.catalogs, reading, definition)
         except QueryError as error:
             raise Refusal(str(error), "column", expected="DROP QUERY first") from None
         if selections:  # a crash between the two leaves it to the next opening
-            note_pending(core, reading)
-        _record(core, step.record)
+            note_pending(core.path, reading)
+        _record(core.catalogs, step.record)
         core.storage.alter_columns(definition)
-        ready_of(core).altered(definition.id)
+        ready_of(core.view).altered(definition.id)
         if selections:
             core.register.fit(selections)
-            finish(core)
-            ready_of(core).fitted(definition.id, list(selections))
+            finish(core.path)
+            ready_of(core.view).fitted(definition.id, list(selections))

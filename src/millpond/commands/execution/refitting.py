@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
+from millpond.catalog.catalogs import Catalogs
 from millpond.commands.execution.sight import LiveNames
 from millpond.commands.naming import Known, Names
-from millpond.engine.core import Core
 from millpond.language import Binder, CreateQuery, bind_standing, parse
 from millpond.support.errors import QueryError, StatementError
 from millpond.tables import read_json, remove_file, write_json
@@ -28,8 +28,8 @@ class _Instead(Names):
         return self._instead.get(name.lower()) or super().lookup(name)
 
 
-def fitted(core: Core, queries: Iterable[int], stream: StreamDefinition | None = None) -> dict[int, RowQuery]:
-    """Registered row queries bound anew to the columns as they are, by id; `core.lock` must be held.
+def fitted(catalogs: Catalogs, queries: Iterable[int], stream: StreamDefinition | None = None) -> dict[int, RowQuery]:
+    """Registered row queries bound anew to the columns as they are, by id; `catalogs.lock` must be held.
 
     Columns that were added since are not in what a query's `*` stands for.
 
@@ -41,10 +41,10 @@ def fitted(core: Core, queries: Iterable[int], stream: StreamDefinition | None =
     binders: dict[tuple[tuple[str, int], ...], Binder] = {}
     found = {}
     for number in queries:
-        line = core.register.written(number)
+        line = catalogs.register.written(number)
         query = line["selection"]["query"]
         names = [output["name"] for output in query["select"]]
-        read = {n: core.catalog.streams[n] for n in line["streams"]}
+        read = {n: catalogs.catalog.streams[n] for n in line["streams"]}
         if stream is not None and stream.id in read:
             read[stream.id] = stream
         fault: StatementError | None = None
@@ -52,7 +52,7 @@ def fitted(core: Core, queries: Iterable[int], stream: StreamDefinition | None =
             binder = binders.get(columns)
             if binder is None:
                 seen = [replace(s, columns=s.columns[:n]) for s, (_, n) in zip(read.values(), columns, strict=True)]
-                binder = binders[columns] = Binder(_Instead(LiveNames(core), seen))
+                binder = binders[columns] = Binder(_Instead(LiveNames(catalogs), seen))
             try:
                 bound = _bind(binder, line["text"])
             except StatementError as error:
@@ -62,7 +62,7 @@ def fitted(core: Core, queries: Iterable[int], stream: StreamDefinition | None =
                 found[number] = bound
                 break
         else:
-            name = core.register.name(number)
+            name = catalogs.register.name(number)
             reason = "its columns are called otherwise" if fault is None else fault.message
             raise QueryError(f"row query '{name}' cannot be bound to the columns then: {reason}")
     return found
@@ -95,26 +95,30 @@ def _bind(binder: Binder, text: str) -> Query | Staged:
     return bind_standing(statement.select, binder.schema)
 
 
-def note_pending(core: Core, queries: Sequence[int]) -> None:
-    """Note, durably, which row queries are about to be bound anew: a crash leaves it to the next opening."""
-    write_json(_pending(core), {"queries": list(queries)})
+def note_pending(path: str, queries: Sequence[int]) -> None:
+    """Note, durably, which row queries are about to be bound anew: a crash leaves it to the next opening.
+
+    Args:
+        path: the pond's folder.
+    """
+    write_json(_pending(path), {"queries": list(queries)})
 
 
-def finish(core: Core) -> None:
+def finish(path: str) -> None:
     """What was noted is done."""
-    remove_file(_pending(core))
+    remove_file(_pending(path))
 
 
-def finish_columns(core: Core) -> None:
+def finish_columns(path: str, catalogs: Catalogs) -> None:
     """At opening: bind the row queries anew that a crash has left with the columns of before."""
     try:
-        queries = read_json(_pending(core))["queries"]
+        queries = read_json(_pending(path))["queries"]
     except FileNotFoundError:
         return
-    with core.lock:
-        core.register.fit(fitted(core, [q for q in queries if q in core.register]))
-    finish(core)
+    with catalogs.lock:
+        catalogs.register.fit(fitted(catalogs, [q for q in queries if q in catalogs.register]))
+    finish(path)
 
 
-def _pending(core: Core) -> str:
-    return os.path.join(core.path, "catalog", "columns.json")
+def _pending(path: str) -> str:
+    return os.path.join(path, "catalog", "columns.json")

@@ -11,7 +11,7 @@ from millpond.commands.execution.refitting import fitted
 from millpond.commands.execution.sight import LiveNames
 from millpond.commands.naming import Names
 from millpond.commands.row_query_commands import new_row_query
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.language import Binder
 from millpond.types import Query, QueryOptions, RowQuery, Staged
 
@@ -19,9 +19,9 @@ from millpond.types import Query, QueryOptions, RowQuery, Staged
 class RowQueries:
     """Adds row queries to the register of an open pond."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
-        self.names = Names(LiveNames(core))
+    def __init__(self, pond: PondView) -> None:
+        self._pond, self._catalogs = pond, pond.archives.catalogs
+        self.names = Names(LiveNames(self._catalogs))
         self._binder = Binder(self.names)
         self._bound = threading.local()  # .columns: what `catalogs.alterations` was when this thread began to bind
 
@@ -31,7 +31,7 @@ class RowQueries:
         Raises: StatementError, with the place in the text.
         """
         if getattr(self._bound, "columns", None) is None:
-            self._bound.columns = self._core.catalogs.alterations
+            self._bound.columns = self._catalogs.alterations
         return self._binder.bind(text)
 
     def forget(self) -> None:
@@ -47,9 +47,9 @@ class RowQueries:
         options: QueryOptions | None = None,
     ) -> NewSelection:
         """What the register is to take in; see `new_row_query`."""
-        core = self._core
+        catalog, epoch = self._catalogs.catalog, self._pond.published.epoch
         wanted = options or QueryOptions()
-        return new_row_query(core.catalog, core.published.epoch, selection, text, name, owner, wanted)
+        return new_row_query(catalog, epoch, selection, text, name, owner, wanted)
 
     def add(self, queries: Sequence[NewSelection], limit: int | None = None) -> list[int]:
         """Register, durably, all or none; their ids. Many threads that come at once share one write.
@@ -57,28 +57,28 @@ class RowQueries:
         Raises: QueryError as `Register.add`.
         """
         bound, self._bound.columns = getattr(self._bound, "columns", None), None
-        ids = self._core.register.add(queries, limit)
+        ids = self._catalogs.register.add(queries, limit)
         # A column was altered between binding and now, or is being altered, without having seen these queries.
-        if bound is not None and (bound % 2 or bound != self._core.catalogs.alterations):
-            with self._core.lock:
-                self._core.register.fit(fitted(self._core, ids))
-        _declare(self._core, ids, queries)
+        if bound is not None and (bound % 2 or bound != self._catalogs.alterations):
+            with self._catalogs.lock:
+                self._catalogs.register.fit(fitted(self._catalogs, ids))
+        _declare(self._pond, ids, queries)
         return ids
 
 
-def add_row_queries(core: Core, queries: Sequence[NewSelection]) -> list[int]:
-    """Register row queries that were bound under the core's lock, durably, all or none; their ids.
+def add_row_queries(pond: PondView, queries: Sequence[NewSelection]) -> list[int]:
+    """Register row queries that were bound under the pond's lock, durably, all or none; their ids.
 
     Raises:
         QueryError: as `Register.add`.
     """
-    ids = core.register.add(queries)
-    _declare(core, ids, queries)
+    ids = pond.register.add(queries)
+    _declare(pond, ids, queries)
     return ids
 
 
-def _declare(core: Core, ids: Sequence[int], queries: Sequence[NewSelection]) -> None:
+def _declare(pond: PondView, ids: Sequence[int], queries: Sequence[NewSelection]) -> None:
     """What is to be kept ready in any case."""
     for number, query in zip(ids, queries, strict=True):
         if query.options.materialize == "complete":
-            ready_of(core).keeper.declare(number, "complete")
+            ready_of(pond).keeper.declare(number, "complete")

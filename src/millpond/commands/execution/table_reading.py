@@ -9,7 +9,7 @@ import pyarrow as pa
 from millpond import language as lang
 from millpond.catalog import Catalog
 from millpond.commands.planned import MakeTable
-from millpond.engine.core import Core
+from millpond.engine.pond_view import PondView
 from millpond.sources.table_sources.table_files import table_files
 from millpond.sources.table_sources.versions import TableVersions
 from millpond.support.errors import Refusal, SourceError
@@ -23,28 +23,28 @@ class TablesAhead:
     def __init__(self) -> None:
         self._found: dict[str, pa.Table | SourceError] = {}
 
-    def read(self, core: Core, statements: Sequence[lang.Statement]) -> None:
+    def read(self, tables: TableVersions, catalog: Catalog, statements: Sequence[lang.Statement]) -> None:
         """Ask the databases of the tables that these statements create."""
         for each in statements:
             if isinstance(each, lang.CreateTable) and each.uri is not None:
                 name = each.definition.name
-                if core.catalog.lookup(name) is None:
-                    self._found[name.lower()] = _asked(core, each.definition, each.uri)
+                if catalog.lookup(name) is None:
+                    self._found[name.lower()] = _asked(tables, each.definition, each.uri)
 
-    def take(self, core: Core, definition: TableDefinition, uri: str) -> pa.Table | SourceError:
+    def take(self, tables: TableVersions, definition: TableDefinition, uri: str) -> pa.Table | SourceError:
         """What the database of a table said, or says now."""
         found = self._found.pop(definition.name.lower(), None)
-        return _asked(core, definition, uri) if found is None else found
+        return _asked(tables, definition, uri) if found is None else found
 
 
-def _asked(core: Core, definition: TableDefinition, uri: str) -> pa.Table | SourceError:
+def _asked(tables: TableVersions, definition: TableDefinition, uri: str) -> pa.Table | SourceError:
     try:
-        return core.tables.ask(definition, uri)
+        return tables.ask(definition, uri)
     except SourceError as error:
         return error
 
 
-def make_table(core: Core, step: MakeTable, ahead: TablesAhead) -> None:
+def make_table(pond: PondView, step: MakeTable, ahead: TablesAhead) -> None:
     """Record a table; one in a database has been read, so that what is wrong with it is said at once.
 
     Raises:
@@ -52,14 +52,14 @@ def make_table(core: Core, step: MakeTable, ahead: TablesAhead) -> None:
     """
     definition = step.definition
     if step.uri is not None:
-        found = ahead.take(core, definition, step.uri)
+        found = ahead.take(pond.tables, definition, step.uri)
         if isinstance(found, SourceError):
             raise Refusal(str(found), option=step.asked)
-        core.tables.keep_uri(definition, step.uri)
-        core.tables.take(definition, found, core.now())
-    core.catalogs.log.record(*step.record.events)
+        pond.tables.keep_uri(definition, step.uri)
+        pond.tables.take(definition, found, pond.now())
+    pond.archives.catalogs.log.record(*step.record.events)
     if definition.format is not None and not table_files(definition.path):
-        core.tables.refresh(definition, core.now())  # fails, and SHOW TABLES says so
+        pond.tables.refresh(definition, pond.now())  # fails, and SHOW TABLES says so
 
 
 def refresh(tables: TableVersions, table: TableDefinition, clock: int) -> str:

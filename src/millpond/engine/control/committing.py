@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 
 from millpond.archive.storage import Storage
+from millpond.engine.intake.live_storage import LiveStorage
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.epochs import Epochs
 from millpond.manifests.places import query_owner
@@ -163,7 +164,7 @@ def published_after(
     )
 
 
-def publish(epochs: Epochs, storage: Storage, record: Published) -> None:
+def publish(epochs: Epochs, storage: LiveStorage, record: Published) -> None:
     """Publish an epoch whose tables are committed, and let go what sources kept for it."""
     streams = list(storage.streams.items())
     tables = {"state": storage.state.version, "results": storage.results.version}

@@ -7,8 +7,11 @@ from dataclasses import dataclass
 
 from millpond.catalog import Catalog
 from millpond.engine.control.timers import begins, resumed
-from millpond.engine.core import Core
+from millpond.engine.intake.live_storage import LiveStorage
+from millpond.engine.jobs.backfill_queue import Backfills
 from millpond.engine.jobs.derived_history import caught_up
+from millpond.engine.jobs.mending_queue import Mendings
+from millpond.engine.pond_view import PondView
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.records import Published
 from millpond.progress import StreamProgress
@@ -38,18 +41,20 @@ class Drain:
     """Looks at the sources, and takes what they hold.
 
     Args:
-        core: of the pond.
+        pond: what is published. storage: with what streams take in. backfills, mendings: those that wait.
         final: announce the end of every source; it survives a restart.
     """
 
-    def __init__(self, core: Core, final: bool) -> None:
-        self._core = core
+    def __init__(
+        self, pond: PondView, storage: LiveStorage, backfills: Backfills, mendings: Mendings, final: bool
+    ) -> None:
+        self._pond, self._storage, self._backfills, self._mendings = pond, storage, backfills, mendings
         #: Answers that are recomputed are rows of other streams, whose queries are owed something in their turn.
-        self._rounds = 1 + sum(s.derived is not None for s in core.catalogs.catalog.streams.values())
+        self._rounds = 1 + sum(s.derived is not None for s in pond.catalog.streams.values())
         self._taken: int | None = None
-        with core.lock:
-            catalog, clock = core.catalogs.catalog, core.clock.now()
-            streams = {s: r for s, r in core.storage.streams.items() if s in catalog.streams}
+        with pond.lock:
+            catalog, clock = pond.catalog, pond.now()
+            streams = {s: r for s, r in storage.streams.items() if s in catalog.streams}
             for runtime in streams.values():
                 if runtime.definition.derived is not None:
                     continue  # it ends when what it reads has ended
@@ -66,26 +71,26 @@ class Drain:
 
     def done(self) -> bool:
         """Whether all of it is committed and answered, and nothing is under way."""
-        core = self._core
+        pond = self._pond
         # Asked first: an epoch that began before a RESUME takes the query for paused, which shows when it is published.
-        if core.epochs.in_flight is not None:
+        if pond.epochs.in_flight is not None:
             return False
-        catalog, published = core.catalogs.catalog, core.epochs.published
+        catalog, published = pond.catalog, pond.epochs.published
         if not (
             self._goal.reached(catalog, published)
-            and not core.backfills.ready()
-            and caught_up(core.archives, core.now())
+            and not self._backfills.ready()
+            and caught_up(self._storage, pond.archives.catalogs, pond.epochs, pond.now())
             and not self._left(catalog, published)
         ):
             return False
         # Rows that come from now on may owe more, which nobody has to wait for.
-        while self._taken is None or (self._rounds and core.mendings.is_settled(self._taken)):
+        while self._taken is None or (self._rounds and self._mendings.is_settled(self._taken)):
             self._rounds -= 1
-            self._taken = core.epochs.published.epoch
-        return core.mendings.is_settled(self._taken)
+            self._taken = pond.epochs.published.epoch
+        return self._mendings.is_settled(self._taken)
 
     def _left(self, catalog: Catalog, published: Published) -> bool:
         """Whether the next epoch has queries to begin or to catch up, or to quarantine since that cannot be told."""
         failures = Failures(catalog, "a drain")
-        waits = resumed(published, failures) or begins(published, self._core.now(), failures)
+        waits = resumed(published, failures) or begins(published, self._pond.now(), failures)
         return waits or bool(failures.reasons)

@@ -56,12 +56,12 @@ def step(core: Core, force: bool = False, settle: bool = True) -> bool:
         if epoch is not None:
             run_epoch(core, epoch)
             ran = True
-        for owner in (*core.backfills.waiting(), *waiting_histories(core.archives)):
-            attempt_backfill(core, owner)
+        for owner in (*core.backfills.waiting(), *waiting_histories(core.storage, core.catalogs, core.epochs)):
+            attempt_backfill(core.view, core.backfills, owner)
             ran = True
         if not ran:  # while rows come, more may be owed, which is recomputed in one go
             for owner in core.mendings.owed():
-                attempt_mending(core, owner)
+                attempt_mending(core.view, core.backfills, core.mendings, owner)
                 ran = True
         return ran
 
@@ -196,7 +196,7 @@ class SparkLoop:
             if not self._stop.is_set():
                 self._fail(error)
             return
-        upkeep = time.monotonic() + UPKEEP
+        core, upkeep = self.core, time.monotonic() + UPKEEP
         while not self._stop.wait(0.05):
             if not self._ticking.isActive and self.core.epochs.failure is None:
                 self._fail(EngineError(f"Spark ended the stream of epochs: {self._ticking.exception()}"))
@@ -204,7 +204,7 @@ class SparkLoop:
             self._jobs.run("looking for back-fills", self._fill)
             self._jobs.run("looking for what is owed", self._mend)
             if time.monotonic() > upkeep:
-                self._jobs.run("upkeep", partial(maintain, self.core))
+                self._jobs.run("upkeep", partial(maintain, core.view, core.storage, core.backfills, core.upkeep))
                 upkeep = time.monotonic() + UPKEEP
 
     def _mend(self) -> None:
@@ -217,7 +217,9 @@ class SparkLoop:
             ):
                 continue
             begun = time.monotonic()
-            if self._jobs.run(f"mending of {owner}", partial(attempt_mending, core, owner)):
+            if self._jobs.run(
+                f"mending of {owner}", partial(attempt_mending, core.view, core.backfills, core.mendings, owner)
+            ):
                 self._mended[owner] = time.monotonic() + MENDING_SHARE * (time.monotonic() - begun)
                 self.kick()
 
@@ -225,11 +227,12 @@ class SparkLoop:
         """Back-fill what waits for it."""
         core = self.core
         for owner in core.backfills.waiting():
-            attempt, failed = partial(attempt_backfill, core, owner), partial(give_up, core, owner)
+            attempt = partial(attempt_backfill, core.view, core.backfills, owner)
+            failed = partial(give_up, core.backfills, owner)
             if self._jobs.run(f"back-fill of {owner}", attempt, failed):
                 self.kick()
-        for owner in waiting_histories(core.archives):
-            if self._jobs.run(f"back-fill of {owner}", partial(attempt_backfill, core, owner)):
+        for owner in waiting_histories(core.storage, core.catalogs, core.epochs):
+            if self._jobs.run(f"back-fill of {owner}", partial(attempt_backfill, core.view, core.backfills, owner)):
                 self.kick()
 
 

@@ -16,9 +16,9 @@ from typing import Final, TypeAlias
 import pyarrow as pa
 
 from millpond.adapt.filter_plans import FilterPlan
-from millpond.archive.storage import Storage, StreamRuntime
 from millpond.catalog import Catalog, Standing
 from millpond.engine.control.sizes import StateSizes
+from millpond.engine.intake.live_storage import LiveStorage, StreamRuntime
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest, Published
 from millpond.manifests.task_reports import EpochReport
@@ -136,7 +136,7 @@ class Reached:
     limit: int
 
 
-def report_epoch(reporter: Reporter, storage: Storage, work: Work, before: Published, reached: Reached) -> None:
+def report_epoch(reporter: Reporter, storage: LiveStorage, work: Work, before: Published, reached: Reached) -> None:
     """Write the report of an epoch that is committed and not published yet.
 
     Args:
@@ -198,7 +198,7 @@ def _sum(found: Readings, entity: str, kind: str, **values: float) -> None:
         of[name] = of.get(name, 0.0) + value
 
 
-def state_readings(reporter: Reporter, storage: Storage, reached: Reached) -> Readings:
+def state_readings(reporter: Reporter, storage: LiveStorage, reached: Reached) -> Readings:
     """What is so after an epoch: progress, lag, what waits, sizes."""
     catalog, state = reached.catalog, storage.state.segments
     found = {(s.name, "stream"): _of_stream(storage.streams[s.id], reached) for s in catalog.streams.values()}

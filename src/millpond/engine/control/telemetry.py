@@ -4,19 +4,12 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
-
-import duckdb
-import pyarrow as pa
 
 from millpond.engine.control.notices import Notices
 from millpond.engine.control.reporting import Reporter, Work
 from millpond.manifests.task_reports import longest
-from millpond.support.errors import MillpondError, QueryError
-from millpond.synopses.tolerance import one_line
 
 
 @dataclass
@@ -41,30 +34,13 @@ class Telemetry:
     """What the last epochs did.
 
     recent: rows and seconds of each. work: operator by operator. reporter: says what has changed. notices: what goes
-    to the log. unreadable: queries whose answers could not be read when they were asked for last, and why.
+    to the log.
     """
 
     reporter: Reporter
-    unreadable: dict[int, str] = field(default_factory=dict)
     notices: Notices = field(default_factory=Notices)
     recent: deque[dict[str, Any]] = field(default_factory=lambda: deque(maxlen=64))
     work: deque[Work] = field(default_factory=lambda: deque(maxlen=8))
-
-    @contextmanager
-    def reading(self, query: int, name: str) -> Iterator[None]:
-        """Around the reading of a query's answers: SHOW QUERIES tells what fails, until a reading succeeds.
-
-        Raises: QueryError for what fails.
-        """
-        try:
-            yield
-        except MillpondError:
-            raise
-        except (duckdb.Error, pa.ArrowException, OSError, ValueError, TypeError) as error:
-            self.unreadable[query] = one_line(error)
-            wanted = f"look for damage with `millpond check`; CREATE OR REPLACE QUERY {name} … makes them anew"
-            raise QueryError(f"the answers of '{name}' cannot be read: {one_line(error)}; {wanted}") from error
-        self.unreadable.pop(query, None)
 
     def add(self, work: Work, watch: Stopwatch, of_interest: bool) -> None:
         """Take in an epoch that is published; of_interest: it took more than reports about epochs."""

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from millpond.archive.storage import Source
 from millpond.catalog.catalogs import Catalogs
+from millpond.engine.intake.live_storage import Source
 from millpond.manifests.epochs import Epochs
 from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures, quarantine

@@ -18,8 +18,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.catalog import Standing
-from millpond.engine.core import Core
+from millpond.engine.jobs.backfill_queue import Backfills
+from millpond.engine.jobs.mending_queue import Mendings
 from millpond.engine.jobs.table_readings import versions_now
+from millpond.engine.pond_view import PondView
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.owed import Owed
 from millpond.manifests.places import query_owner, results_folder, state_folder
@@ -44,48 +46,48 @@ PIECE = 2_000_000
 _GIVEN_UP = "its answers cannot be recomputed for late rows: "
 
 
-def attempt_mending(core: Core, owner: str) -> None:
+def attempt_mending(pond: PondView, backfills: Backfills, mendings: Mendings, owner: str) -> None:
     """Recompute what is owed to the queries of an operator; a query for which that fails twice is quarantined.
 
     Raises: what is in `INFRASTRUCTURE`; it may go well another time.
     """
-    failures, begun = Failures(core.catalog, f"mending of {owner}"), time.perf_counter()
-    failures.attempt(owner, partial(run_mending, core, owner, failures))
-    with core.lock:
-        quarantine(core.catalogs.log, failures.reasons, _GIVEN_UP)
-        core.epochs.notify()
+    failures, begun = Failures(pond.catalog, f"mending of {owner}"), time.perf_counter()
+    failures.attempt(owner, partial(run_mending, pond, backfills, mendings, owner, failures))
+    with pond.lock:
+        quarantine(pond.archives.catalogs.log, failures.reasons, _GIVEN_UP)
+        pond.epochs.notify()
     LOG.info("answers recomputed for late rows", owner=owner, seconds=time.perf_counter() - begun)
 
 
-def run_mending(core: Core, owner: str, failures: Failures) -> None:
+def run_mending(pond: PondView, backfills: Backfills, mendings: Mendings, owner: str, failures: Failures) -> None:
     """Recompute what is owed to the queries of an operator, and write down how it differs.
 
     Args:
         failures: gets queries that fail.
     """
-    with core.storage.pinned():
-        with core.lock:
-            catalog, known, segments = core.catalog, core.published, core.storage.results.segments
-            owed = core.mendings.owed().get(owner)
+    with pond.pinned():
+        with pond.lock:
+            catalog, known, segments = pond.catalog, pond.published, pond.storage.results.segments
+            owed = mendings.owed().get(owner)
         operator = operators_of(catalog).named.get(owner)
         if not owed or not isinstance(operator, Answering):
             return
-        versions, unread = versions_now(core.tables, catalog, core.now())
-        plan = f"{core.backfills.record_path(owner)}.mending"
+        versions, unread = versions_now(pond.tables, catalog, pond.now())
+        plan = f"{backfills.record_path(owner)}.mending"
         past = Past(
-            core.archives, catalog, known, core.tables, versions, unread, core.now(), core.settings.shards, plan,
+            pond.archives, catalog, known, pond.tables, versions, unread, pond.now(), pond.settings.shards, plan,
             failures,
         )  # fmt: skip
         told = operator.retell(past, owed)
         for standing in (catalog.queries[q] for q in owed):
             name = query_owner(standing.id)
             if failures.reason(standing) is None:
-                comparing = _Comparing(core.path, operator, standing, known.epoch, told, segments)
+                comparing = _Comparing(pond.path, operator, standing, known.epoch, told, segments)
                 adoption = failures.attempt(name, partial(comparing.adoption, owed[standing.id]))
                 if adoption is not None:
-                    core.mendings.record(adoption)
+                    mendings.record(adoption)
         for segment in told.results:
-            remove_file(os.path.join(results_folder(core.path), segment.path))
+            remove_file(os.path.join(results_folder(pond.path), segment.path))
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from millpond.archive.remote import marked_elsewhere, remove_elsewhere
 from millpond.archive.storage import Storage
 from millpond.catalog.catalogs import Catalogs
+from millpond.engine.intake.live_storage import LiveStorage
 from millpond.manifests.adoptions import Adoption
 from millpond.manifests.epochs import Epochs
 from millpond.manifests.records import Manifest, read_manifest
@@ -33,7 +34,7 @@ def _files_of(manifest: Manifest) -> set[str]:
     return {s.path for s in manifest.state} | {s.path for files in manifest.archive.values() for s in files}
 
 
-def sweep_dropped(storage: Storage, catalogs: Catalogs, epochs: Epochs) -> None:
+def sweep_dropped(storage: LiveStorage, catalogs: Catalogs, epochs: Epochs) -> None:
     """Delete what dropped streams left, once no epoch and no reader can still touch it."""
     path = storage.path
     with storage.lock:

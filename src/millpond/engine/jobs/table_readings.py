@@ -8,7 +8,8 @@ import time
 from collections.abc import Callable, Collection, Sequence
 
 from millpond.catalog import Catalog
-from millpond.engine.core import Core
+from millpond.engine.jobs.backfill_queue import Backfills
+from millpond.engine.pond_view import PondView
 from millpond.manifests.records import Manifest, Published, read_manifest, read_published
 from millpond.operators.relation.table_use import tables_read
 from millpond.sources.table_sources.versions import TABLES, TableVersions
@@ -59,20 +60,20 @@ def versions_now(tables: TableVersions, catalog: Catalog, clock: int) -> tuple[d
     return versions, unread
 
 
-def sweep_tables(core: Core) -> None:
+def sweep_tables(pond: PondView, backfills: Backfills) -> None:
     """Remove versions that no epoch, no query and no kept publish record names, and what dropped tables left."""
-    with core.lock:
-        epochs, catalog = core.epochs, core.catalogs.catalog
-        running = None if epochs.in_flight is None else read_manifest(core.path, epochs.in_flight)
-        if running is None and not core.storage.pins:
-            _sweep_dropped(core.path, catalog)
+    with pond.lock:
+        epochs, catalog = pond.epochs, pond.catalog
+        running = None if epochs.in_flight is None else read_manifest(pond.path, epochs.in_flight)
+        if running is None and not pond.storage.pins:
+            _sweep_dropped(pond.path, catalog)
         oldest = epochs.oldest_record
-        records = [epochs.published, *([read_published(core.path, oldest)] if oldest else [])]
-        filling = {q for a in core.backfills.finished() for q in a.queries}
+        records = [epochs.published, *([read_published(pond.path, oldest)] if oldest else [])]
+        filling = {q for a in backfills.finished() for q in a.queries}
         named = named_versions(catalog, running, records)
-        kept = [(d, named.get(d.id, core.tables.state(d).version)) for d in settled_tables(catalog, filling)]
+        kept = [(d, named.get(d.id, pond.tables.state(d).version)) for d in settled_tables(catalog, filling)]
     for definition, version in kept:
-        core.tables.sweep(definition, version)
+        pond.tables.sweep(definition, version)
 
 
 def _sweep_dropped(pond: str, catalog: Catalog) -> None:
