@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from tests.oracle import Epoch, Item, Row, Script, StreamSpec, trace
 from tests.oracle.cql import Query, Stamped, Windowed
-from tests.oracle.progress import Step
-from tests.progress.ponds import Kind, MarkedPond, is_mark, marked_pond
+from tests.oracle.progress import NEVER, Step
+from tests.progress.ponds import Kind, MarkedPond, is_mark, marked_pond, table_of
 from tests.progress.test_stages import bound_of
 
 #: Instants that are looked at: beyond any row and any window.
@@ -164,6 +164,63 @@ def test_relations_are_released_group_by_group(data: st.DataObject) -> None:
             assert reported(pond, query, name) == wanted, f"{name}, {kind.options}: {statement}"
 
 
+JOINS = [
+    ("{}(a.k, a.n, b.n) FROM s {} AS a, r {} AS b WHERE a.k = b.k", "SELECT a.k, a.n, b.n FROM a, b WHERE a.k = b.k", 3),
+    (
+        "{}(a.k, a.n, b.n) FROM s {} AS a LEFT JOIN r {} AS b ON a.k = b.k AND a.n < b.n",
+        "SELECT a.k, a.n, b.n FROM a LEFT JOIN b ON a.k = b.k AND a.n < b.n", 3,
+    ),
+    ("{}(k, n) FROM s {} AS a ANTI JOIN r {} AS b USING (k)", "SELECT k, n FROM a ANTI JOIN b USING (k)", 2),
+    (
+        "{}(b.k, count(*) AS c, sum(a.n)::BIGINT AS t) FROM s {} AS a JOIN r {} AS b USING (k) GROUP BY b.k",
+        "SELECT b.k, count(*), sum(a.n)::BIGINT FROM a JOIN b USING (k) GROUP BY b.k", 3,
+    ),
+]  # fmt: skip
+
+
+@given(st.data())
+def test_joins_within_groups_are_released_group_by_group(data: st.DataObject) -> None:
+    """A group of two streams is as far as the one that is behind."""
+    written, sql, columns = data.draw(st.sampled_from(JOINS))
+    query = Asked("", sql, data.draw(st.sampled_from(["ISTREAM", "DSTREAM"])), columns)
+    (own, *first), (other, *second) = (data.draw(st.sampled_from(WINDOWS[:4])) for _ in range(2))
+    given_kinds = {name: data.draw(kinds()) for name in "sr"}
+    scripts = {name: Script(kind.spec, data.draw(cut(data.draw(rows())))) for name, kind in given_kinds.items()}
+    left = {name: list(zip(script.epochs, trace(script), strict=True)) for name, script in scripts.items()}
+    came: dict[str, list[Row]] = {"s": [], "r": []}
+    steps = {name: Step(NEVER, NEVER, (), (), (), None) for name in "sr"}
+    statement = f"AS SELECT {written.format(query.operator, own, other)} WITH (since='start', revise_for='1 hour')"
+    with marked_pond(given_kinds["s"].options) as pond:
+        pond.sql(
+            "CREATE STREAM r (ts TIMESTAMP, k VARCHAR, n BIGINT, kind INTEGER, wm TIMESTAMP)"
+            f" WITH ({given_kinds['r'].options})"
+        )
+        pond.sql(f"CREATE QUERY q {statement}")
+        while any(left.values()):
+            if data.draw(st.integers(0, 4)) == 0:
+                pond.restart()
+            name = data.draw(st.sampled_from([n for n, more in left.items() if more]))
+            epoch, steps[name] = left[name].pop(0)
+            pond.pond.ingest(name, table_of(epoch.rows))
+            pond.pond.step()
+            came[name] += steps[name].admitted
+            wanted: Counter[Any] = Counter()
+            for group in ("a", "b", None):
+                until = max(0, min(LAST, *(bound_of(step, group) for step in steps.values())))
+                mine = [
+                    Windowed(
+                        COLUMNS,
+                        [Stamped(r.time, n, (r.values["k"], r.values["n"]))
+                         for n, r in enumerate(came[each]) if r.values["k"] == group],
+                        *window,
+                    )
+                    for each, window in (("s", first), ("r", second))
+                ]  # fmt: skip
+                relation = Query(query.sql, {"a": mine[0], "b": mine[1]})
+                wanted += getattr(relation, query.operator.lower())(0, until)
+            assert reported(pond, query) == wanted, f"{given_kinds}: {statement}"
+
+
 @given(st.data())
 def test_what_is_out_of_a_stream_that_drops_holds(data: st.DataObject) -> None:
     """First answers are final: rows behind the bound of their group are in `late`, and nothing that is out changes."""
@@ -198,6 +255,18 @@ def test_what_is_out_of_a_stream_that_drops_holds(data: st.DataObject) -> None:
         ("k AS g, count(*) AS c FROM s [RANGE 1 SECOND] GROUP BY k, n ORDER BY c", True),
         ("ISTREAM(k, sum(n)) FROM s [PARTITION BY k ROWS 2] GROUP BY ALL", True),
         ("ISTREAM(g) FROM (SELECT DISTINCT k AS g FROM s [RANGE 1 SECOND])", True),
+        ("ISTREAM(a.k, b.n) FROM s [NOW] AS a, s [NOW] AS b WHERE a.k = b.k", True),
+        ("ISTREAM(k, s2.n + s.n) FROM s [NOW] JOIN s2 [RANGE 1 SECOND] USING (k)", True),
+        ("ISTREAM(s.k, s2.n) FROM s [NOW] LEFT JOIN s2 [NOW] ON s.k = s2.k", True),
+        ("ISTREAM(s2.k, s.n) FROM s [NOW] RIGHT JOIN s2 [NOW] ON s.k = s2.k", True),
+        ("ISTREAM(k, n) FROM s [NOW] SEMI JOIN s2 [NOW] USING (k)", True),
+        ("s.k, count(*) FROM s [NOW], s2 [NOW], s AS t [NOW] WHERE s.k = s2.k AND t.k = s2.k GROUP BY s.k", True),
+        ("ISTREAM(s2.k, s.n) FROM s [NOW] LEFT JOIN s2 [NOW] ON s.k = s2.k", False),
+        ("ISTREAM(s.k, s2.n) FROM s [NOW] FULL JOIN s2 [NOW] ON s.k = s2.k", False),
+        ("ISTREAM(s.k, s2.n) FROM s [NOW] JOIN s2 [NOW] ON s.n = s2.n", False),
+        ("ISTREAM(s.k, s2.n) FROM s [NOW] JOIN s2 [NOW] ON s.k > s2.k", False),
+        ("ISTREAM(s.k, s2.n) FROM s [NOW] JOIN s2 [PARTITION BY k ROWS 1] ON s.k = s2.k", False),
+        ("s.n, count(*) FROM s [NOW], s2 [NOW] WHERE s.k = s2.k GROUP BY s.n", False),
         ("ISTREAM(n) FROM s [NOW]", False),
         ("ISTREAM(upper(k), n) FROM s [NOW]", False),
         ("ISTREAM(n, count(*)) FROM s [NOW] GROUP BY n", False),
@@ -209,7 +278,6 @@ def test_what_is_out_of_a_stream_that_drops_holds(data: st.DataObject) -> None:
         ("ISTREAM(k, count(*)) FROM s [NOW] GROUP BY ROLLUP(k)", False),
         ("ISTREAM(k, n) FROM s [RANGE 1 SECOND] WHERE n = (SELECT max(n) FROM s [NOW])", False),
         ("ISTREAM(k, sum(n) OVER () AS t) FROM s [NOW]", False),
-        ("ISTREAM(a.k, b.n) FROM s [NOW] AS a, s [NOW] AS b WHERE a.k = b.k", False),
         ("ISTREAM(k, n) FROM (s UNION ALL s2) [NOW]", False),
     ],
 )

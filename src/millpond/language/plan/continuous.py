@@ -159,13 +159,10 @@ class _Binder:
             return PairsQuery(join=join, **common)
         plan = Elements() if self.elements(tree) else self.plan(tree, spelt, refs, joined)
         ordered = self.operator is None and tree.args.get("order") is not None
-        # What is left out of a scan depends on all rows.
-        apart = (
-            ()
-            if self.reduced or any(i.feeds for i in self.inputs.values())
-            else kept_apart(tree, columns_of, self.windows)
+        apart = kept_apart(tree if spelt is None else spelt, columns_of, self.windows)
+        return RelationQuery(
+            operator=self.operator, plan=plan, ordered=ordered, apart=() if self.reduced else apart, **common
         )
-        return RelationQuery(operator=self.operator, plan=plan, ordered=ordered, apart=apart, **common)
 
     def check_aliases(self) -> None:
         """Refuse names that answers have by themselves for columns of the answer, and the engine's own everywhere."""

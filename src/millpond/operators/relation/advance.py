@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from millpond.operators.relation.early import Between, Report, Speculation
 from millpond.operators.relation.group_sums import Stored, Sums
-from millpond.operators.relation.groups_ahead import GroupsAhead
+from millpond.operators.relation.groups_ahead import GroupsAhead, KeptApart
 from millpond.operators.relation.relation_progress import Progress, RelationProgress
 from millpond.operators.relation.seen import Seen
 from millpond.operators.relation.table_use import TableUse
@@ -48,8 +48,8 @@ class Advancing:
 
     use: the tables that it reads. given: (low, high) -> revision numbers given so far to instants in that range:
     columns end, revision. speculation: what early answers are made of; None: the query has none. observer: of the
-    pipelines of a join. stored: gives what is kept of the groups of aggregates over a join. groups: bounds of groups;
-    None: the query waits for those of all rows.
+    pipelines of a join. stored: gives what is kept of the groups of aggregates over a join. apart, groups: the groups
+    that it reports by, and their bounds; None: it waits for those of all rows.
     """
 
     db: duckdb.DuckDBPyConnection
@@ -60,6 +60,7 @@ class Advancing:
     speculation: Speculation | None = None
     observer: Observer | None = None
     stored: Stored = tuple
+    apart: KeptApart | None = None
     groups: GroupBounds | None = None
 
     def advance(
@@ -77,7 +78,7 @@ class Advancing:
         progress, tables = seen.progress, self.use.in_time(stretches)
         evaluation = self._evaluation(seen, tables)
         low, closed = max(progress.closed, progress.start), max(progress.closed, bound)
-        ahead = GroupsAhead.of(seen, tables, self.groups, low, closed)
+        ahead = GroupsAhead.of(seen, tables, self.apart, self.groups, low, closed)
         revised = self._revisions(ahead.revised(evaluation.revised() if seen.revised else None))
         found = ahead.passed(evaluation.passed(low, min(bound, FOR_EVER)) if bound > low else None)
         report = self._report(Report(bound, found, pending=ahead.pending()), seen, evaluation.ahead)

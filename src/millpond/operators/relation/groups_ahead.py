@@ -1,7 +1,7 @@
 """Instants that a relation reports of groups whose own bounds are further than that of all rows (`marks_by`).
 
-A query that keeps groups apart (`RelationQuery.apart`) gives of the rows of some groups the answers of these, whatever
-the others are. So what is reported of a group ahead of the others follows from its rows alone, by the same evaluation.
+A query that keeps groups apart gives of the rows of some groups the answers of these, whatever the others are. So what
+is reported of a group ahead of the others follows from its rows alone, by the same evaluation.
 """
 
 from __future__ import annotations
@@ -14,35 +14,107 @@ import pyarrow as pa
 
 from millpond.operators.relation.seen import Seen
 from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_of
-from millpond.relations import FOR_EVER, Content, Known, TablesInTime, answers, difference, pending
-from millpond.types import QueryOptions, RelationQuery, StreamDefinition
+from millpond.progress import StreamProgress
+from millpond.relations import FOR_EVER, Content, Known, TablesInTime, answers, difference
+from millpond.relations.spans import Ints
+from millpond.types import JoinPlan, QueryOptions, RelationQuery, StreamDefinition
+
+
+@dataclass(frozen=True)
+class KeptApart:
+    """The groups that a query keeps apart.
+
+    columns: of each input, those that tell them apart. places: where the answer shows these.
+    """
+
+    columns: tuple[tuple[str, ...], ...]
+    places: tuple[int, ...]
+
+    @property
+    def shown(self) -> tuple[str, ...]:
+        """The columns of answers before they have names."""
+        return tuple(f"c{place}" for place in self.places)
+
+
+def released_by(query: RelationQuery, options: QueryOptions, inputs: Sequence[StreamDefinition]) -> KeptApart | None:
+    """The groups that a query reports as their own bounds allow; None: it waits for all rows.
+
+    Args:
+        inputs: the stream of each of its inputs.
+    """
+    marked = [stream.options.marked_by for stream in inputs]
+    waits = options.early is not None or options.delay or query.tables or any(item.feeds for item in query.inputs)
+    if waits or not all(marked) or len({len(by) for by in marked}) > 1:
+        return None
+    for item, by in zip(query.inputs, marked, strict=True):
+        places = {column: place for alias, column, place in query.apart if alias == item.alias}
+        if places.keys() >= set(by) and (len(inputs) == 1 or _meet(query, item.alias, marked)):
+            return KeptApart(tuple(marked), tuple(places[column] for column in by))
+    return None
+
+
+def _meet(query: RelationQuery, alias: str, marked: Sequence[tuple[str, ...]]) -> bool:
+    """Whether rows of several inputs meet only where their groups are the same, and each row of the answer has a row
+    of one of them. marked: what tells the groups of each apart."""
+    join, aliases = query.joined, [item.alias for item in query.inputs]
+    if join is None or any(item.window.pushes for item in query.inputs):
+        return False
+    if join.kind.alone not in ((), (join.items.index(alias),)):
+        return False
+    by = [marked[aliases.index(name)] for name in join.items]
+    return all(_alike(join, list(enumerate(part))) for part in zip(*by, strict=True))
+
+
+def _alike(join: JoinPlan, columns: Sequence[tuple[int, str]]) -> bool:
+    """Whether some columns, one of each item, are equal in rows that meet, and of one type."""
+    pairs = []
+    for each in join.equalities:
+        left, right = each.left_side, each.right_side
+        if left.column is not None and right.column is not None and left.type == right.type:
+            pairs.append(((each.left, left.column.lower()), (each.right, right.column.lower())))
+    wanted = {(item, column.lower()) for item, column in columns}
+    found = {min(wanted)}
+    while more := {b for a, c in pairs for a, b in ((a, c), (c, a)) if a in found} - found:
+        found |= more
+    return wanted <= found
+
+
+def bounds_of(apart: KeptApart | None, states: Sequence[StreamProgress]) -> GroupBounds | None:
+    """How far all inputs are of each group. states: the progress of each."""
+    if apart is None:
+        return None
+    names = sorted({group for state in states for group in state.groups})
+    return GroupBounds(apart.columns[0], {g: min(state.bound_of(g) for state in states) for g in names})
 
 
 @dataclass(frozen=True)
 class GroupsAhead:
-    """The groups of an epoch that are ahead. The query has one input.
+    """The groups of an epoch that are ahead.
 
-    tables: which the query does not read. before, after: up to which instants rows were reported before the epoch, and
-    are after it, by group.
+    tables: which the query does not read. apart: None: it keeps none apart. before, after: up to which instants rows
+    were reported before the epoch, and are after it, by group.
     """
 
     seen: Seen
     tables: TablesInTime
+    apart: KeptApart | None
     before: Edges
     after: Edges
 
     @staticmethod
-    def of(seen: Seen, tables: TablesInTime, bounds: GroupBounds | None, low: int, closed: int) -> GroupsAhead:
-        """As of when all rows are reported from `low` up to `closed`. bounds: None: no group is ahead."""
-        return GroupsAhead(seen, tables, *edges_of(low, closed, bounds, seen.progress.own.groups, int))
+    def of(
+        seen: Seen, tables: TablesInTime, apart: KeptApart | None, bounds: GroupBounds | None, low: int, closed: int
+    ) -> GroupsAhead:
+        """As of when all rows are reported from `low` up to `closed`. bounds: of groups."""
+        return GroupsAhead(seen, tables, apart, *edges_of(low, closed, bounds, seen.progress.own.groups, int))
 
     def revised(self, common: pa.Table | None) -> pa.Table | None:
         """How what was reported differs, that of groups ahead included. common: the same of what all rows are."""
         seen, before = self.seen, self.before
         if not before.further or not any(seen.revising):
             return common
-        arrivals, edges = seen.arrivals[0], before.of(seen.fresh[0])
-        touched = arrivals[(arrivals < edges) & (edges > before.common)]
+        edges = self._by_input(before, seen.fresh)
+        touched = np.concatenate([a[(a < e) & (e > before.common)] for a, e in zip(seen.arrivals, edges, strict=True)])
         if not len(touched):
             return common
         mine, low = self._only(before.further), max(before.common, int(touched.min()))
@@ -58,7 +130,7 @@ class GroupsAhead:
         start = {g: max(self.before.further.get(g, self.before.common), after.common) for g in after.further}
         moved = [g for g, edge in after.further.items() if edge > start[g]]
         mine = self._only(moved) if moved else self.seen
-        if not moved or not mine.inputs[0].rows.num_rows:
+        if not moved or not any(each.rows.num_rows for each in mine.inputs):
             return common
         low, high = min(start[g] for g in moved), max(after.further[g] for g in moved)
         found = _within(self._answers(mine.contents, low, high), after, upper=True)
@@ -66,20 +138,28 @@ class GroupsAhead:
         return _together([common, _within(found, reported, upper=False)])
 
     def pending(self) -> int | None:
-        """The next instant at which a window changes, of rows that are not reported so far."""
-        contents = self.seen.contents
-        if not self.after.further:
-            return pending(contents, self.after.common)
-        (content,) = (c for c in contents if isinstance(c, Content))
-        edges = self.after.of(content.rows)
-        found = [a[(a >= edges) & (a < FOR_EVER)] for a in (content.begin, content.end)]
+        """The next instant at which a window changes, of rows that are not reported so far; None: there is none."""
+        contents = [c for c in self.seen.contents if isinstance(c, Content)]
+        every = zip(contents, self._by_input(self.after, [c.rows for c in contents]), strict=True)
+        found = [a[(a >= edges) & (a < FOR_EVER)] for c, edges in every for a in (c.begin, c.end)]
         return min((int(a.min()) for a in found if len(a)), default=None)
+
+    def _by_input(self, edges: Edges, rows: Sequence[pa.Table]) -> list[Ints]:
+        """The edge of each row of the inputs."""
+        if self.apart is None:
+            return [np.full(each.num_rows, edges.common, np.int64) for each in rows]
+        each_input = zip(rows, self.apart.columns, strict=True)
+        return [replace(edges, columns=columns).of(each) for each, columns in each_input]
 
     def _only(self, groups: Iterable[str]) -> Seen:
         """What is seen of the rows of some groups."""
-        chosen, (item,) = Edges(0, self.after.columns, dict.fromkeys(groups, 1)), self.seen.inputs
-        rows = item.rows.filter(pa.array(chosen.of(item.rows) > 0))
-        return replace(self.seen, inputs=[replace(item, rows=rows, runs=(), below=0)])
+        inputs = self.seen.inputs
+        chosen = self._by_input(Edges(0, (), dict.fromkeys(groups, 1)), [each.rows for each in inputs])
+        rows = [each.rows.filter(pa.array(mine > 0)) for each, mine in zip(inputs, chosen, strict=True)]
+        return replace(
+            self.seen,
+            inputs=[replace(each, rows=kept, runs=(), below=0) for each, kept in zip(inputs, rows, strict=True)],
+        )
 
     def _answers(self, contents: Sequence[Known], low: int, high: int, before: bool = False) -> pa.Table:
         ticks = self.seen.ticks_before if before else self.seen.ticks
@@ -87,20 +167,7 @@ class GroupsAhead:
 
     def _shown(self, edges: Edges) -> Edges:
         """Edges of rows of the stream as those of rows of answers."""
-        places = dict(self.seen.query.apart)
-        return replace(edges, columns=tuple(f"c{places[c]}" for c in edges.columns))
-
-
-def released_by(query: RelationQuery, options: QueryOptions, streams: Sequence[StreamDefinition]) -> tuple[str, ...]:
-    """The columns by which a query's groups are reported as their own bounds allow; none: it waits for all rows.
-
-    Args:
-        streams: that it reads.
-    """
-    by = streams[0].options.marked_by
-    if options.early is not None or options.delay or len(streams) > 1:
-        return ()
-    return by if dict(query.apart).keys() >= set(by) else ()
+        return edges if self.apart is None else replace(edges, columns=self.apart.shown)
 
 
 def _within(rows: pa.Table, edges: Edges, upper: bool) -> pa.Table:

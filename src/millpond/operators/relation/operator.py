@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import duckdb
@@ -26,7 +26,7 @@ from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relation.advance import Advancing
 from millpond.operators.relation.early import Speculation, early_chunk, shown_early
 from millpond.operators.relation.group_sums import GROUPS, by_shard, put_together, read_sums, sums_chunk
-from millpond.operators.relation.groups_ahead import released_by
+from millpond.operators.relation.groups_ahead import KeptApart, bounds_of, released_by
 from millpond.operators.relation.join_orders import JoinOrders
 from millpond.operators.relation.relation_plans import relation_plan
 from millpond.operators.relation.relation_progress import Progress, RelationProgress
@@ -139,10 +139,14 @@ class RelationOperator(RowReader[RelationProgress]):
                 wanted |= kept(db, self.relation, item, seen, spare, horizon, needed.since, needed.whole)
         return wanted
 
+    @cached_property
+    def apart(self) -> KeptApart | None:
+        """The groups that it reports as their own bounds allow; None: it waits for those of all rows."""
+        return released_by(self.relation, self.options, [self.catalog.streams[s.stream] for s in self.specs])
+
     def groups(self, progress: Mapping[str, StreamProgress]) -> GroupBounds | None:
-        """The bounds of groups that it reports by; None: it waits for those of all rows. progress: of the streams."""
-        by = released_by(self.relation, self.options, self.catalog.streams_of(self.standing))
-        return GroupBounds(by, progress_of(self.catalog, self.specs[0], progress).groups) if by else None
+        """The bounds of these groups. progress: of the streams."""
+        return bounds_of(self.apart, [progress_of(self.catalog, spec, progress) for spec in self.specs])
 
     def stirring_bound(self, progress: Mapping[str, StreamProgress], clock: int) -> int:
         """See `RowReader`: that of the group that is furthest."""
@@ -163,8 +167,8 @@ class RelationOperator(RowReader[RelationProgress]):
     @classmethod
     def marked_columns(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> tuple[str, ...]:
         """See `Answering`."""
-        places = dict(query.apart)
-        return tuple(query.select[places[c]].name for c in released_by(query, options, streams))
+        apart = released_by(query, options, streams)
+        return () if apart is None else tuple(query.select[place].name for place in apart.places)
 
     def stirred(self, task: MergeTask, before: Progress) -> Progress:
         """See `RowReader`: early answers are made of rows that came."""
@@ -200,7 +204,7 @@ class RelationOperator(RowReader[RelationProgress]):
         orders = JoinOrders(self.standing, task.manifest.filters)
         advancing = Advancing(
             task.db, self.relation, self.options, self._tables(task), self.given(task),
-            speculation, orders, partial(self._sums, task), self.groups(task.progress),
+            speculation, orders, partial(self._sums, task), self.apart, self.groups(task.progress),
         )  # fmt: skip
         done = advancing.advance(inputs, asked.before, asked.bound, asked.since, known)
         done = replace(done, progress=self.owing(task, done.progress, asked))

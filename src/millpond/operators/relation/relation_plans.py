@@ -37,8 +37,9 @@ def relation_plan(facts: PlanFacts, query: RelationQuery, standing: Standing | N
     own = list(_plan(facts, query, standing is None))
     if standing is not None:
         own += place_facts(query, query.joined) if query.joined is not None else []
-        streams = facts.catalog.streams_of(standing)
-        own += release_facts(streams, bool(released_by(query, standing.definition.options, streams)))
+        names = [name for names in query.names_by_input for name in names]
+        streams = [stream for stream in map(facts.catalog.stream, names) if stream is not None]
+        own += release_facts(streams, released_by(query, standing.definition.options, streams) is not None)
         own += [fact for each in pipelines_of(standing) for fact in order_facts(facts, each.name, standing)]
     return relational_plan("relation", facts, query, standing, _GIVES[query.operator], own)
 
