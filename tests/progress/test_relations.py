@@ -165,7 +165,10 @@ def test_relations_are_released_group_by_group(data: st.DataObject) -> None:
 
 
 JOINS = [
-    ("{}(a.k, a.n, b.n) FROM s {} AS a, r {} AS b WHERE a.k = b.k", "SELECT a.k, a.n, b.n FROM a, b WHERE a.k = b.k", 3),
+    (
+        "{}(a.k, a.n, b.n) FROM s {} AS a, r {} AS b WHERE a.k = b.k",
+        "SELECT a.k, a.n, b.n FROM a, b WHERE a.k = b.k", 3,
+    ),
     (
         "{}(a.k, a.n, b.n) FROM s {} AS a LEFT JOIN r {} AS b ON a.k = b.k AND a.n < b.n",
         "SELECT a.k, a.n, b.n FROM a LEFT JOIN b ON a.k = b.k AND a.n < b.n", 3,
