@@ -139,7 +139,7 @@ def test_a_commit_whose_answer_was_lost_is_there(tmp_path: Path, store: Store, m
     with millpond.open(tmp_path / "p", executor="inline", storage=options) as pond:
         pond.sql(f"CREATE STREAM s (ts TIMESTAMP, a BIGINT, k VARCHAR) WITH (event_time='ts', archive_at='{place}')")
         archive = pond._core.streams[1].archive
-        inner = archive._table
+        inner = archive._log._table
 
         class Losing:
             """A table whose commits arrive and whose answers do not."""
@@ -151,10 +151,10 @@ def test_a_commit_whose_answer_was_lost_is_there(tmp_path: Path, store: Store, m
                 inner.create_write_transaction(*arguments, **named)  # type: ignore[arg-type]  # whatever was given is passed on
                 raise OSError("the connection was lost")
 
-        monkeypatch.setattr(archive, "_table", Losing())
+        monkeypatch.setattr(archive._log, "_table", Losing())
         pond.ingest("s", rows(0, 100))
         pond.drain()
-        monkeypatch.setattr(archive, "_table", inner)
+        monkeypatch.setattr(archive._log, "_table", inner)
         pond.ingest("s", rows(100, 100))
         pond.drain()
         assert values(pond) == list(range(200)) and archive.committed("epoch") == 2

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from millpond.synopses import Component, connection
+from millpond.synopses import Component, connection, query_table
 from millpond.synopses.aggregates.splitting import Kind
 from millpond.synopses.folds import fold_columns
 from millpond.types import Expression
@@ -185,11 +185,8 @@ def test_extremes_are_those_of_duckdb(kind: str, name: str, data: st.DataObject)
     found = folded(kind, {"": column}, runs)[""]
     db = connection()
     for (low, high), value in zip(runs, found, strict=True):
-        db.register("run", pa.table({"v": column.slice(low, high - low)}))
-        try:
-            expected = db.sql(f"SELECT {kind}(v) AS v FROM run").to_arrow_table()["v"].to_pylist()[0]
-        finally:
-            db.unregister("run")
+        run = pa.table({"v": column.slice(low, high - low)})
+        expected = query_table(db, f"SELECT {kind}(v) AS v FROM run", run=run)["v"].to_pylist()[0]
         assert repr(value) == repr(expected)
 
 

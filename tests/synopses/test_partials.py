@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from millpond import language as lang
 from millpond.catalog import Catalog
-from millpond.synopses import connection, finish_windows, is_holistic, merge_partials, partial, spec_of
+from millpond.synopses import connection, finish_windows, is_holistic, merge_partials, partial, query_table, spec_of
 from millpond.synopses.finish import fold_windows
 from millpond.types import Column, StreamDefinition, StreamOptions, WindowedQuery
 from tests.synopses.names import Names
@@ -104,7 +104,6 @@ def in_order(text: str) -> str:
 
 def directly(aggregates: tuple[str, ...], keys: str, rows: pa.Table) -> list[tuple[Any, ...]]:
     """The same from the definition: rows joined with the windows they belong to, aggregated by DuckDB at once."""
-    db = connection()
     group = f"{keys}, " if keys else ""
     items = ", ".join(in_order(a) for a in aggregates)
     sql = (
@@ -112,11 +111,7 @@ def directly(aggregates: tuple[str, ...], keys: str, rows: pa.Table) -> list[tup
         f"{items} FROM (SELECT *, unnest(range(floor(epoch_us(ts) / 2e6)::BIGINT, "
         f"floor((epoch_us(ts) + 4000000) / 2e6)::BIGINT)) AS w FROM rows ORDER BY ts, _id) GROUP BY {group}w"
     )
-    db.register("rows", rows)
-    try:
-        table = db.sql(sql).to_arrow_table()
-    finally:
-        db.unregister("rows")
+    table = query_table(connection(), sql, rows=rows)
     return sorted(zip(*(c.to_pylist() for c in table.columns), strict=True), key=lambda r: repr(r[: 2 + bool(keys)]))
 
 

@@ -15,8 +15,9 @@ from deltalake import DeltaTable
 from hypothesis import given
 from hypothesis import strategies as st
 
+from millpond.support.errors import PondError
 from millpond.tables import Segment, SegmentTable
-from millpond.tables.segments import CHECKPOINT_EVERY
+from millpond.tables.delta_log import CHECKPOINT_EVERY
 
 SCHEMA = pa.schema([("ts", pa.timestamp("us", "UTC")), ("v", pa.int64())])
 
@@ -181,3 +182,40 @@ def test_commits_are_a_set_of_segments(tmp_path_factory: pytest.TempPathFactory,
         if number % 3 == 2:
             table = opened(folder)
         assert {s.path: s for s in table.segments} == live and table.committed("epoch") == last
+    read = DeltaTable(str(folder))  # delta-rs reads the log in its own way
+    assert {os.path.basename(uri) for uri in read.file_uris()} == set(live) and read.version() == table.version
+    assert read.transaction_version("epoch") == (None if last < 0 else last)
+
+
+def test_what_another_process_has_committed_is_not_replaced(tmp_path: Path) -> None:
+    table, other = opened(tmp_path), opened(tmp_path)
+    other.commit([segment(tmp_path, 1)], (), "epoch", 1)
+    with pytest.raises(PondError, match="was changed by another process"):
+        table.commit([segment(tmp_path, 2)], (), "epoch", 1)
+    with pytest.raises(PondError, match="was changed by another process"):
+        table.evolve(SCHEMA.append(pa.field("more", pa.int64())))
+    assert opened(tmp_path).segments == other.segments
+
+
+def test_a_log_with_a_gap_is_damage(tmp_path: Path) -> None:
+    table = opened(tmp_path)
+    for number in range(1, 4):
+        table.commit([segment(tmp_path, number)], (), "epoch", number)
+    (tmp_path / "_delta_log" / f"{2:020d}.json").unlink()
+    with pytest.raises(PondError, match=r"_delta_log is damaged: .* has no version 2"):
+        opened(tmp_path)
+
+
+def test_a_commit_that_is_not_durable_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = opened(tmp_path)
+
+    def full(folder: str) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patched:
+        patched.setattr("millpond.tables.delta_log.sync_folder", full)
+        with pytest.raises(OSError, match="No space left"):
+            table.commit([segment(tmp_path, 1)], (), "epoch", 1)
+    assert (table.version, table.segments, table.committed("epoch")) == (0, (), -1)
+    table.commit([segment(tmp_path, 1)], (), "epoch", 1)
+    assert opened(tmp_path).segments == table.segments == (segment(tmp_path, 1),)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 from collections.abc import Mapping
 
@@ -13,6 +12,7 @@ from millpond.sources.local_files import reading
 from millpond.support.errors import QueryError
 from millpond.support.sql import quote
 from millpond.synopses.kernel import BROKEN, asking_connection, reset
+from millpond.synopses.standing_views import visible
 from millpond.synopses.tolerance import one_line
 from millpond.types import FileTable
 
@@ -32,20 +32,12 @@ def bounded_table(
     db = reading(*files.values()) if files else asking_connection()
     for name, file in (files or {}).items():
         db.execute(f"CREATE VIEW {quote(name)} AS SELECT * FROM {file.scan}")
-    for name, table in tables.items():
-        db.register(name, table)
     watch = threading.Timer(seconds, db.interrupt)
     watch.daemon = True
     watch.start()
     try:
-        reader = db.sql(sql).to_arrow_reader(_AT_ONCE)
-        batches, rows = [], 0
-        for batch in reader:
-            rows += batch.num_rows
-            if rows > most:
-                raise QueryError(f"the answer has more than {most:,} rows, which is the most; add a filter or LIMIT")
-            batches.append(batch)
-        return pa.Table.from_batches(batches, reader.schema)
+        with visible(db, tables):
+            return _read(db.sql(sql).to_arrow_reader(_AT_ONCE), most)
     except (duckdb.Error, pa.ArrowException, OSError) as error:  # what comes later comes by way of Arrow
         if isinstance(error, BROKEN):
             reset()
@@ -55,6 +47,14 @@ def bounded_table(
         raise QueryError(f"the query cannot be answered: {one_line(error)}") from error
     finally:
         watch.cancel()
-        with contextlib.suppress(duckdb.Error):
-            for name in tables:
-                db.unregister(name)
+
+
+def _read(reader: pa.RecordBatchReader, most: int) -> pa.Table:
+    """All rows. Raises: QueryError when they are more than `most`."""
+    batches, rows = [], 0
+    for batch in reader:
+        rows += batch.num_rows
+        if rows > most:
+            raise QueryError(f"the answer has more than {most:,} rows, which is the most; add a filter or LIMIT")
+        batches.append(batch)
+    return pa.Table.from_batches(batches, reader.schema)

@@ -26,10 +26,10 @@ def create_query(facts: Facts, statement: lang.CreateQuery) -> Plan:
     if old is None or not statement.replace:
         check_free(facts, name)
     _check_readers(facts, name, old)
+    reads = _reads(facts, statement.select)
     bound = lang.bind_standing(statement.select, Names(facts))
     if bound.in_register:
         return create_row_query(facts, statement, bound, old)
-    reads = reads_of(facts, statement.text)
     return plan_query(facts, NewQuery(name, bound, _resumed(statement.options, old), statement.text, old, reads))
 
 
@@ -37,7 +37,12 @@ def reads_of(facts: Facts, text: str) -> tuple[int, ...]:
     """The queries, by id, whose answers a query reads that has this text."""
     [statement] = lang.parse(text)
     assert isinstance(statement, lang.CreateQuery | lang.Select)
-    return tuple(q.id for q in lang.queries_read(statement.select, Names(facts)))
+    return _reads(facts, statement.select)
+
+
+def _reads(facts: Facts, select: lang.WrittenSelect) -> tuple[int, ...]:
+    """The queries, by id, whose answers a SELECT reads that has not been bound yet."""
+    return tuple(q.id for q in lang.queries_read(select, Names(facts)))
 
 
 def _check_readers(facts: Facts, name: str, old: Standing | Registered | None) -> None:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from millpond.support.sql import cast_item, quote, text_literal
 from millpond.synopses.kernel import query_table
+from millpond.synopses.standing_views import visible
 
 
 def query_ordered(db: duckdb.DuckDBPyConnection, sql: str, **tables: pa.Table) -> pa.Table:
@@ -96,11 +97,8 @@ def _casts(db: duckdb.DuckDBPyConnection, table: pa.Table) -> list[str]:
 
 def query_types(db: duckdb.DuckDBPyConnection, table: pa.Table) -> list[Any]:
     """The types that DuckDB reads the columns of a table as."""
-    db.register("typed", table)
-    try:
+    with visible(db, {"typed": table}):
         return list(db.sql("SELECT * FROM typed").types)
-    finally:
-        db.unregister("typed")
 
 
 def _type(read: Any, kind: pa.DataType, chunks: list[pa.Array]) -> str:

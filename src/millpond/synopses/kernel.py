@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import threading
 
@@ -10,6 +9,7 @@ import duckdb
 import pyarrow as pa
 
 from millpond.functions import install
+from millpond.synopses.standing_views import StandingViews, views_of, visible
 
 _local = threading.local()
 
@@ -24,7 +24,10 @@ UNPLANNABLE = (duckdb.BinderException, duckdb.CatalogException, duckdb.ParserExc
 
 
 def connection() -> duckdb.DuckDBPyConnection:
-    """This thread's connection: one DuckDB thread, UTC, no external access, configuration locked."""
+    """This thread's connection: one DuckDB thread, UTC, no external access, configuration locked.
+
+    Names of tables are declared with `query_table` or `standing_views.visible`, which know of each other.
+    """
     return _connection("db")
 
 
@@ -35,9 +38,9 @@ def asking_connection() -> duckdb.DuckDBPyConnection:
 
 
 def _connection(name: str, *more: str) -> duckdb.DuckDBPyConnection:
-    known: dict[str, tuple[duckdb.DuckDBPyConnection, int]] = _local.__dict__.setdefault("known", {})
-    db, functions = known.get(name, (None, 0))
-    if db is None:
+    known: dict[str, tuple[StandingViews, int]] = _local.__dict__.setdefault("known", {})
+    views, functions = known.get(name, (None, 0))
+    if views is None:
         db = duckdb.connect(":memory:")
         for setting in (
             "SET threads = 1",
@@ -49,24 +52,23 @@ def _connection(name: str, *more: str) -> duckdb.DuckDBPyConnection:
             "SET lock_configuration = true",
         ):
             db.execute(setting)
-    known[name] = db, install(db, functions)
-    return db
+        views = StandingViews(db)
+    known[name] = views, install(views.db, functions)
+    return views.db
 
 
 def query_table(db: duckdb.DuckDBPyConnection, sql: str, **tables: pa.Table) -> pa.Table:
     """The result of `sql` over the named Arrow tables, which are visible for this call only."""
-    for name, table in tables.items():
-        db.register(name, table)
     try:
-        result: pa.Table = db.sql(sql).to_arrow_table()
-        return result
+        views = views_of(db)
+        if views is not None:
+            return views.query(sql, tables)
+        with visible(db, tables):
+            result: pa.Table = db.sql(sql).to_arrow_table()
+            return result
     except BROKEN:
         reset()
         raise
-    finally:
-        with contextlib.suppress(duckdb.Error):
-            for name in tables:
-                db.unregister(name)
 
 
 def reset() -> None:

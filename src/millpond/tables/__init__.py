@@ -1,7 +1,7 @@
 """Tables of immutable segments: Delta tables for archives (any reader opens them), state and results; files on disk.
 
-Nothing here knows queries. `durable_files` writes, `locations` knows object stores, `segments` commits and lists,
-`chunks` packs many small Arrow tables into one Parquet file.
+Nothing here knows queries. `durable_files` writes, `locations` knows object stores, `delta_log` reads and commits,
+`segments` lists, `chunks` packs many small Arrow tables into one Parquet file.
 """
 
 from millpond.tables.chunks import Chunk, read_chunks, write_chunks

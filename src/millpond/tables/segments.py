@@ -8,29 +8,17 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import threading
 from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-from deltalake import DeltaTable, Schema
-from deltalake.exceptions import DeltaError
-from deltalake.transaction import (
-    AddAction,
-    CommitProperties,
-    PostCommitHookProperties,
-    RemoveAction,
-    create_table_with_add_actions,
-)
-from deltalake.transaction import Transaction as DeltaTransaction
+from deltalake import Schema
+from deltalake.transaction import AddAction, RemoveAction
 
-from millpond.support.damaged_files import damaged, reading
-from millpond.tables.evolution import commit_schema
-from millpond.tables.locations import file_names, make_folder, open_input, options_of, read_bytes
-
-CHECKPOINT_EVERY = 50
+from millpond.tables.delta_log import log_of, read_log
+from millpond.tables.locations import file_names, make_folder
 
 #: The Delta application under which a table records up to which event time rows were removed.
 _REMOVED = "removed"
@@ -78,36 +66,16 @@ class SegmentTable:
         self.folder, self.schema, self.time = folder, schema, time
         self._lock = threading.Lock()
         make_folder(folder)
-        storage = options_of(folder)
-        if not DeltaTable.is_deltatable(folder, storage):  # a killed process may have left an empty log
-            create_table_with_add_actions(
-                folder,
-                Schema.from_arrow(schema),
-                [],
-                mode="ignore",
-                configuration={
-                    "delta.checkpointInterval": str(CHECKPOINT_EVERY),
-                    "delta.logRetentionDuration": "interval 10 minutes",
-                },
-                storage_options=storage,
-            )
-        try:
-            self._table = DeltaTable(folder, storage_options=storage)
-        except DeltaError as error:
-            raise damaged(_damaged_file(os.path.join(folder, "_delta_log")), error) from error
-        self._delta_schema = self._table.schema()
+        self._log = log_of(folder, schema)
         self.evolve(schema)
-        # The last transaction of every application that was asked for: Delta looks through its log each time.
-        self._transactions: dict[str, int] = {}
-        self._segments: dict[str, Segment] = {s.path: s for s in self._load()}
-        removed = self._table.transaction_version(_REMOVED) if self.version else None
-        self._snapshot = tuple(self._segments.values()), removed
+        self._segments: dict[str, Segment] = {p: _segment(p, *f) for p, f in self._log.files.items()}
+        self._snapshot: Snapshot = tuple(self._segments.values()), self._log.transactions.get(_REMOVED)
         self._garbage: list[str] = []
 
     @property
     def version(self) -> int:
         """The version of the last commit."""
-        return self._table.version()
+        return self._log.version
 
     @property
     def segments(self) -> tuple[Segment, ...]:
@@ -131,19 +99,12 @@ class SegmentTable:
         wanted = Schema.from_arrow(schema)
         with self._lock:
             self.schema = schema
-            if wanted == self._delta_schema:
-                return
-            commit_schema(self._table, self.folder, wanted)
-            self._table.update_incremental()
-            self._delta_schema = self._table.schema()
+            if wanted != self._log.schema:
+                self._log.change(wanted)
 
     def committed(self, application: str) -> int:
         """The number of the last transaction of `application`, -1 if there is none."""
-        known = self._transactions.get(application)
-        if known is None:
-            version = self._table.transaction_version(application)
-            known = self._transactions[application] = -1 if version is None else int(version)
-        return known
+        return self._log.transactions.get(application, -1)
 
     def commit(
         self,
@@ -175,49 +136,18 @@ class SegmentTable:
                 return
             actions: list[AddAction | RemoveAction] = [self._add_action(s, not moved) for s in add]
             actions += [RemoveAction(s.path, not moved, _epoch_ms(s), s.size, {}) for s in gone]
-            transactions = [DeltaTransaction(application, number)] if application is not None else []
+            transactions = {application: number} if application is not None else {}
             known = self._snapshot[1]
             if removed is not None and (known is None or removed > known):
-                known = removed
                 # Delta keeps the last number of an application in every checkpoint.
-                transactions.append(DeltaTransaction(_REMOVED, removed))
-            try:
-                self._write(actions, transactions)
-            except Exception:
-                # An object store's answer can be lost on its way: the commit is there, or it is not.
-                version = self._table.version()
-                self._transactions.clear()
-                self._table.update_incremental()
-                if self._table.version() == version or not self._is_there(add, gone):
-                    raise
-            self._table.update_incremental()
-            if application is not None:
-                self._transactions[application] = number
+                known = transactions[_REMOVED] = removed
+            self._log.commit(actions, transactions)
             for s in gone:
                 del self._segments[s.path]
                 self._garbage.append(s.path)
             self._segments.update({s.path: s for s in add})
             self._snapshot = tuple(self._segments.values()), known
-
-    def _write(self, actions: list[AddAction | RemoveAction], transactions: list[DeltaTransaction]) -> None:
-        """Write one commit to the log, and now and then a checkpoint."""
-        # Delta makes a checkpoint of version v when (v + 1) % interval is 0; this commit makes version + 1.
-        checkpoint = (self._table.version() + 2) % CHECKPOINT_EVERY == 0
-        self._table.create_write_transaction(
-            actions,
-            "append",
-            self._delta_schema,
-            commit_properties=CommitProperties(app_transactions=transactions or None, max_commit_retries=0),
-            post_commithook_properties=PostCommitHookProperties(
-                create_checkpoint=checkpoint, cleanup_expired_logs=checkpoint
-            ),
-        )
-
-    def _is_there(self, add: Sequence[Segment], gone: Sequence[Segment]) -> bool:
-        """Whether the log names what a commit was to add, and not what it was to remove; at least one of either."""
-        named = {s.path for s in live_segments(self.folder)}
-        added, removed = {s.path for s in add}, {s.path for s in gone}
-        return bool(added or removed) and added <= named and not removed - added & named
+            self._log.sum_up()
 
     def garbage(self, spare: Container[str] = ()) -> list[str]:
         """Files on disk that commits of this process removed, except `spare`; taken over by the caller."""
@@ -252,53 +182,13 @@ class SegmentTable:
             stats["millpond"] += [segment.kept, segment.blocks, segment.sole]
         return AddAction(segment.path, segment.size, {}, _epoch_ms(segment), changed, json.dumps(stats))
 
-    def _load(self) -> list[Segment]:
-        return list(live_segments(self.folder)) if self.version else []  # version 0 makes the table, empty
-
 
 def live_segments(folder: str) -> tuple[Segment, ...]:
     """The live segments of a table from our statistics in its Delta log, whoever has the table open.
 
-    A checkpoint keeps the text of `stats` as it was.
+    Raises: as `read_log`.
     """
-    found: dict[str, Segment] = {}
-    log = os.path.join(folder, "_delta_log")
-    names = file_names(log)
-    checkpoints = [n for n in names if ".checkpoint" in n and n.endswith(".parquet")]
-    since = -1
-    if checkpoints:
-        import pyarrow.parquet as pq
-
-        since = int(checkpoints[-1].split(".")[0])
-        with reading(os.path.join(log, checkpoints[-1])), open_input(os.path.join(log, checkpoints[-1])) as file:
-            rows = pq.read_table(file, columns=["add"]).to_pylist()
-        for row in rows:
-            if row["add"] is not None:
-                found[row["add"]["path"]] = _segment(row["add"]["path"], row["add"]["size"], row["add"]["stats"])
-    for name in names:
-        if not re.fullmatch(r"\d{20}\.json", name) or int(name[:20]) <= since:
-            continue
-        with reading(os.path.join(log, name)):
-            for line in read_bytes(os.path.join(log, name)).splitlines():
-                action = json.loads(line)
-                if "add" in action:
-                    add = action["add"]
-                    found[add["path"]] = _segment(add["path"], add["size"], add["stats"])
-                elif "remove" in action:
-                    found.pop(action["remove"]["path"], None)
-    return tuple(found.values())
-
-
-def _damaged_file(log: str) -> str:
-    """The file of a Delta log that is no JSON; the log itself where all are."""
-    for name in file_names(log):
-        path = os.path.join(log, name)
-        try:
-            for line in read_bytes(path).splitlines() if name.endswith(".json") else ():
-                json.loads(line)
-        except ValueError:
-            return path
-    return log
+    return tuple(_segment(path, *file) for path, file in read_log(folder).files.items())
 
 
 def _segment(path: str, size: int, stats: str) -> Segment:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 from millpond.archive.storage import Storage
 from millpond.engine.intake.live_storage import LiveStorage
@@ -52,9 +52,17 @@ def commit(
     if len(commits) == 1:
         commits[0].table.commit(commits[0].add, commits[0].remove, "epoch", manifest.epoch)
         return
-    with ThreadPoolExecutor(max_workers=4) as pool:
-        for done in [pool.submit(c.table.commit, c.add, c.remove, "epoch", manifest.epoch) for c in commits]:
-            done.result()
+    # Commits wait for the disk side by side.
+    begun = [_waiting().submit(c.table.commit, c.add, c.remove, "epoch", manifest.epoch) for c in commits]
+    wait(begun)
+    for done in begun:
+        done.result()
+
+
+@cache
+def _waiting() -> ThreadPoolExecutor:
+    """Threads that commit."""
+    return ThreadPoolExecutor(max_workers=4, thread_name_prefix="millpond-commit")
 
 
 def of_streams(
