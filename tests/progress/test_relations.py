@@ -164,6 +164,27 @@ def test_relations_are_released_group_by_group(data: st.DataObject) -> None:
             assert reported(pond, query, name) == wanted, f"{name}, {kind.options}: {statement}"
 
 
+@given(st.data())
+def test_early_answers_end_where_the_others_do(data: st.DataObject) -> None:
+    """What counts is the same with and without early answers, all the time; nothing early is left in the end."""
+    kind, query = data.draw(kinds()), data.draw(st.sampled_from(QUERIES))
+    written, *_ = data.draw(st.sampled_from(WINDOWS))
+    script = Script(kind.spec, data.draw(cut(data.draw(rows()))))
+    options = "since='start'" + (", every='4 microseconds'" if query.operator == "RSTREAM" else "")
+    statement = f"AS SELECT {query.select.format(window=written)} WITH ({options}"
+    with marked_pond(kind.options) as pond:
+        pond.sql(f"CREATE QUERY q {statement})")
+        pond.sql(f"CREATE QUERY eager {statement}, early='1s')")
+        for number, epoch in enumerate(script.epochs):
+            if data.draw(st.integers(0, 4)) == 0:
+                pond.restart()
+            pond.epoch(replace(epoch, clock=2_000_000 * number))
+            assert reported(pond, query, "eager WHERE status = 'closed'") == reported(pond, query), statement
+        pond.pond.drain(final=True)
+        assert reported(pond, query, "eager") == reported(pond, query), statement
+        assert not pond.rows("SELECT * FROM eager WHERE status = 'early'")
+
+
 JOINS = [
     (
         "{}(a.k, a.n, b.n) FROM s {} AS a, r {} AS b WHERE a.k = b.k",

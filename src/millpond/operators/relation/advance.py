@@ -81,7 +81,8 @@ class Advancing:
         ahead = GroupsAhead.of(seen, tables, self.apart, self.groups, low, closed)
         revised = self._revisions(ahead.revised(evaluation.revised() if seen.revised else None))
         found = ahead.passed(evaluation.passed(low, min(bound, FOR_EVER)) if bound > low else None)
-        report = self._report(Report(bound, found, pending=ahead.pending()), seen, evaluation.ahead)
+        report = Report(bound, found, ahead.opened, pending=ahead.pending())
+        report = self._report(report, seen, evaluation.ahead)
         known = [*([numbers_of(revised)] if revised is not None and revised.num_rows else []), *report.numbers]
         parts = [t for t in (revised, report.answers) if t is not None and t.num_rows]
         return Advanced(

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.operators.relation.seen import Seen
@@ -43,7 +44,7 @@ def released_by(query: RelationQuery, options: QueryOptions, inputs: Sequence[St
         inputs: the stream of each of its inputs.
     """
     marked = [stream.options.marked_by for stream in inputs]
-    waits = options.early is not None or options.delay or query.tables or any(item.feeds for item in query.inputs)
+    waits = options.delay or query.tables or any(item.feeds for item in query.inputs)
     if waits or not all(marked) or len({len(by) for by in marked}) > 1:
         return None
     for item, by in zip(query.inputs, marked, strict=True):
@@ -136,6 +137,10 @@ class GroupsAhead:
         found = _within(self._answers(mine.contents, low, high), after, upper=True)
         reported = replace(after, further={g: start[g] for g in moved})
         return _together([common, _within(found, reported, upper=False)])
+
+    def opened(self, rows: pa.Table) -> npt.NDArray[np.bool_]:
+        """Which of some answers are of instants that are not reported yet."""
+        return np.asarray(rows["_at"].to_numpy()) >= self._shown(self.after).of(rows)
 
     def pending(self) -> int | None:
         """The next instant at which a window changes, of rows that are not reported so far; None: there is none."""
