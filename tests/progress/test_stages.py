@@ -8,10 +8,10 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.oracle import Script, assert_rows_equal, trace
-from tests.oracle.progress import FOREVER, Step
+from tests.oracle import Row, Script, assert_rows_equal, trace
+from tests.oracle.progress import FOREVER, NEVER, Step
 from tests.oracle.revisions import revisions_by_group
-from tests.progress.ponds import TYPES, epochs, kinds, marked_pond, rows
+from tests.progress.ponds import TYPES, Kind, S, epochs, kinds, marked_pond, rows, table_of
 from tests.progress.test_engine import case_of
 from tests.properties.harness import wanted
 
@@ -75,3 +75,45 @@ def test_answers_have_the_bounds_of_groups_of_what_they_are_of(data: st.DataObje
             expected = [(end, group, count) for (end, group), count in counts.items()]
             got = pond.rows("SELECT epoch_us(window_end), c0, n FROM q")
             assert sorted(got, key=str) == sorted(expected, key=str), f"{kind.options}: {case.query()}"
+
+
+@given(st.data())
+def test_pairs_have_the_bounds_of_groups_of_both_streams(data: st.DataObject) -> None:
+    """Windows over joined rows, which are a stream without a name: a group is as far as the stream that is behind."""
+    given_kinds = {name: data.draw(kinds(grouped=True, late="revise")) for name in "sr"}
+    alone = {"lateness": None, "lateness_rows": None, "only": True} if data.draw(st.booleans()) else {}
+    given_kinds = {name: Kind(replace(kind.spec, idle=None, **alone)) for name, kind in given_kinds.items()}
+    scripts = {name: Script(kind.spec, data.draw(epochs(data.draw(rows())))) for name, kind in given_kinds.items()}
+    left = {name: list(zip(script.epochs, trace(script), strict=True)) for name, script in scripts.items()}
+    reach, size = (data.draw(st.integers(1, 10)) * S for _ in range(2))
+    came: dict[str, list[Row]] = {"s": [], "r": []}
+    steps = {name: Step(NEVER, NEVER, (), (), (), None) for name in "sr"}
+    with marked_pond(given_kinds["s"].options) as pond:
+        columns = "ts TIMESTAMP, k VARCHAR, n BIGINT, kind INTEGER, wm TIMESTAMP"
+        pond.sql(f"CREATE STREAM r ({columns}) WITH ({given_kinds['r'].options})")
+        window = f"[RANGE {reach} MICROSECONDS]"
+        pond.sql(f"""
+            CREATE QUERY q AS SELECT k, count(*) AS c
+            FROM (SELECT PAIRS(a.k, a.n) FROM s {window} AS a JOIN r {window} AS b ON a.k = b.k)
+              [RANGE TUMBLING {size} MICROSECONDS]
+            GROUP BY k WITH (since='start')
+        """)
+        while any(left.values()):
+            name = data.draw(st.sampled_from([n for n, more in left.items() if more]))
+            epoch, steps[name] = left[name].pop(0)
+            pond.clock.advance(max(0, epoch.clock - pond.clock()))
+            for item in epoch.items:
+                pond.pond.ingest(name, table_of(item.rows), partition=item.partition)
+            pond.pond.step()
+            pond.settle()
+            came[name] += steps[name].admitted
+            counts: dict[tuple[int, Any], int] = {}
+            for a in came["s"]:
+                for b in came["r"]:
+                    group, end = a.values["k"], (max(a.time, b.time) // size + 1) * size
+                    known = min(bound_of(step, group) for step in steps.values())
+                    if group is not None and group == b.values["k"] and abs(a.time - b.time) <= reach and end <= known:
+                        counts[end, group] = counts.get((end, group), 0) + 1
+            expected = [(end, group, count) for (end, group), count in counts.items()]
+            got = pond.rows("SELECT epoch_us(window_end), k, c FROM q")
+            assert sorted(got, key=str) == sorted(expected, key=str), given_kinds

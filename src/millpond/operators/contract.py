@@ -468,7 +468,7 @@ class Answering(Operator):
         return known.closed
 
     @classmethod
-    def answered_groups(cls, known: QueryProgress) -> Mapping[str, int]:
+    def answered_groups(cls, query: Any, known: QueryProgress) -> Mapping[str, int]:
         """The groups whose answers have gone out further than that, by the text of their values."""
         return {}
 

@@ -54,7 +54,8 @@ def reached(
         progress = published.queries.get(str(derivation.query), QueryProgress())
         if standing is None or standing.status == "quarantined":
             return Reached(published.epoch, NEVER)
-        groups = answering[standing.id].answered_groups(progress) if stream.options.marked_by else {}
+        query, asked = standing.definition.query, answering[standing.id]
+        groups = asked.answered_groups(query, progress) if stream.options.marked_by else {}
         further = {group: answered(standing, closed) for group, closed in groups.items()}
         return Reached(published.epoch, answered(standing, progress.closed), further)
     source = published.progress.get(str(derivation.sources[0]), StreamProgress())

@@ -14,11 +14,12 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from millpond.operators.relation.seen import Seen
+from millpond.operators.relational.equal_groups import groups_meet
 from millpond.operators.windowed.group_bounds import Edges, GroupBounds, edges_of
 from millpond.progress import StreamProgress
 from millpond.relations import FOR_EVER, Content, Known, TablesInTime, answers, difference
 from millpond.relations.spans import Ints
-from millpond.types import JoinPlan, QueryOptions, RelationQuery, StreamDefinition
+from millpond.types import QueryOptions, RelationQuery, StreamDefinition
 
 
 @dataclass(frozen=True)
@@ -60,24 +61,7 @@ def _meet(query: RelationQuery, alias: str, marked: Sequence[tuple[str, ...]]) -
     join, aliases = query.joined, [item.alias for item in query.inputs]
     if join is None or any(item.window.pushes for item in query.inputs):
         return False
-    if join.kind.alone not in ((), (join.items.index(alias),)):
-        return False
-    by = [marked[aliases.index(name)] for name in join.items]
-    return all(_alike(join, list(enumerate(part))) for part in zip(*by, strict=True))
-
-
-def _alike(join: JoinPlan, columns: Sequence[tuple[int, str]]) -> bool:
-    """Whether some columns, one of each item, are equal in rows that meet, and of one type."""
-    pairs = []
-    for each in join.equalities:
-        left, right = each.left_side, each.right_side
-        if left.column is not None and right.column is not None and left.type == right.type:
-            pairs.append(((each.left, left.column.lower()), (each.right, right.column.lower())))
-    wanted = {(item, column.lower()) for item, column in columns}
-    found = {min(wanted)}
-    while more := {b for a, c in pairs for a, b in ((a, c), (c, a)) if a in found} - found:
-        found |= more
-    return wanted <= found
+    return groups_meet(join, join.items.index(alias), [marked[aliases.index(name)] for name in join.items])
 
 
 def bounds_of(apart: KeptApart | None, states: Sequence[StreamProgress]) -> GroupBounds | None:

@@ -160,7 +160,7 @@ class RelationOperator(RowReader[RelationProgress]):
         return replace(before, own=replace(before.own, groups=groups))
 
     @classmethod
-    def answered_groups(cls, known: QueryProgress) -> Mapping[str, int]:
+    def answered_groups(cls, query: Any, known: QueryProgress) -> Mapping[str, int]:
         """See `Answering`."""
         return known.read(RelationProgress).own.groups
 

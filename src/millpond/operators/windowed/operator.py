@@ -224,7 +224,7 @@ class WindowOperator(Answering, WindowKind):
         return LeftOut(own.reduced, own.dropped, own.coarse, own.scanned)
 
     @classmethod
-    def answered_groups(cls, known: QueryProgress) -> Mapping[str, int]:
+    def answered_groups(cls, query: Any, known: QueryProgress) -> Mapping[str, int]:
         """See `Answering`."""
         return known.read(cls.progress_kind).own.groups
 
