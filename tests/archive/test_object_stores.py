@@ -208,7 +208,7 @@ def test_a_store_that_does_not_answer_holds_nobody_up(tmp_path: Path, monkeypatc
                 other.submit(core.lock.release).result()
             return next(answers)
 
-        monkeypatch.setattr(sweeping, "remove_elsewhere", slow)
+        monkeypatch.setattr(sweeping, "remove_remote", slow)
         pond.sql("DROP STREAM s")
         pond.drain()
         pond.maintain()

@@ -25,7 +25,6 @@ from typing import Any
 import millpond.api.pond
 import millpond.archive.design.layout as layout
 import millpond.archive.upkeep.compaction as compaction
-import millpond.archive.upkeep.copy_maintenance as vacuum
 import millpond.engine.control.epoch as epoch
 import millpond.engine.jobs.backfill as backfill
 import millpond.engine.jobs.backfill_queue as backfill_queue
@@ -35,6 +34,7 @@ import millpond.manifests.epochs as epochs
 import millpond.operators.copies.operator as copies
 import millpond.operators.windowed.past_windows as past_windows
 from millpond.archive.archive_files import RowsWriter
+from millpond.archive.upkeep import copy_maintenance
 from millpond.catalog import CatalogLog
 from millpond.sources.intake_log import IntakeLog
 from millpond.tables import DurableWrites, SegmentTable
@@ -87,9 +87,9 @@ MOMENTS = {
     "copies-written": Moment(copies, "write_copies", "after"),
     "copy-before": Moment(SegmentTable, "commit", "before", _table("copies/")),
     "copy-after": Moment(SegmentTable, "commit", "after", _table("copies/")),
-    "vacuum-written": Moment(vacuum, "write_copies", "after"),
-    "vacuum-before": Moment(SegmentTable, "commit", "before", _of_copies),
-    "vacuum-after": Moment(SegmentTable, "commit", "after", _of_copies),
+    "upkeep-written": Moment(copy_maintenance, "write_copies", "after"),
+    "upkeep-before": Moment(SegmentTable, "commit", "before", _of_copies),
+    "upkeep-after": Moment(SegmentTable, "commit", "after", _of_copies),
     "copy-dropped": Moment(os, "replace", "after", lambda new, old: "/.gone-" in old),
     "rows-before": Moment(RowsWriter, "close", "before"),
     "rows-after": Moment(RowsWriter, "close", "after"),

@@ -101,7 +101,7 @@ MOMENTS = (
     "streams|copies:2",
     "copies|streams:3",
     "copies-written:2",
-    "vacuum-before:2",
+    "upkeep-before:2",
     "copy-dropped:1",
 )
 #: More occurrences, and what is before and behind them: where `deep` is asked for.
@@ -130,9 +130,9 @@ MORE = (
     "sweep:5",
     "copy-before:3",
     "copy-after:6",
-    "vacuum-written:2",
-    "vacuum-after:1",
-    "vacuum-before:5",
+    "upkeep-written:2",
+    "upkeep-after:1",
+    "upkeep-before:5",
 )
 
 

@@ -55,7 +55,7 @@ from millpond.types import (
     TableDefinition,
     WindowQuery,
 )
-from millpond.types.relation_queries import Dealing, DealtBy
+from millpond.types.relation_queries import SaltedBy, Salting
 from millpond.types.selections import Edge
 
 CASES = Path(__file__).with_name("cases")
@@ -172,8 +172,8 @@ class _Bound:
         return self.items.inputs
 
 
-def _dealt(deal: Dealing) -> str:
-    return deal.column if isinstance(deal, DealtBy) else "copies" if deal.copied else "-"
+def _salted(salting: Salting) -> str:
+    return salting.column if isinstance(salting, SaltedBy) else "copies" if salting.copied else "-"
 
 
 def _ref(ref: RelationRef) -> str:
@@ -360,14 +360,14 @@ def _kind(query: Any) -> str:
 
 
 def _spreading(text: str) -> str:
-    """By what rows are spread, how those of frequent keys are dealt, and by what some could be spread."""
+    """By what rows are spread, how those of frequent keys are salted, and by what some could be spread."""
     bound = bind_select(_select(text), _SCHEMA)
     assert isinstance(bound, RelationQuery) and bound.joined is not None
     join = bound.joined
     parts = [f"by {each}" if each is not None else "a table" for each in join.spread]
     kinds = {each.type for each in join.spread if each is not None}
     shown = [", ".join(parts) + f" ({', '.join(sorted(kinds))})"] if parts else ["together"]
-    shown += [f"deal {', '.join(map(_dealt, join.deal))}"] if join.deal else []
+    shown += [f"salting {', '.join(map(_salted, join.salting))}"] if join.salting else []
     shown += [f"hashes {', '.join(map(str, each))}" for each in join.hashes]
     return " | ".join(shown)
 

@@ -28,7 +28,7 @@ CHAIN = "v.b = w.a AND w.b = x.a"
         (f"SELECT v.b, x.b AS c FROM v, w, x WHERE {CHAIN}", [1, 1, 1], 2, (B, A, EVERYWHERE)),
         (f"SELECT x.a FROM v, w, x WHERE {CHAIN}", [1, 1, 1], 2, (EVERYWHERE, B, A)),
         (f"SELECT v.b, x.a FROM v, w, x WHERE {CHAIN}", [1, 1, 3], 2, (EVERYWHERE, B, A)),
-        (f"SELECT v.b FROM v, w, x WHERE {CHAIN}", [1, 1, 4], 2, ()),  # x is most of it: its rows are dealt
+        (f"SELECT v.b FROM v, w, x WHERE {CHAIN}", [1, 1, 4], 2, ()),  # x is most of it: its rows are salted
         (f"SELECT v.a FROM v, w, x WHERE {CHAIN}", [1, 1, 1], 2, ()),  # equal rows could come from different keys
         (f"SELECT v.b FROM v, w, x WHERE {CHAIN}", [1, 1, 1], 1, ()),
         (f"SELECT v.b FROM v, w, x, y, z WHERE {CHAIN} AND x.b = y.a AND y.b = z.a", [1] * 5, 2, ()),

@@ -48,8 +48,8 @@ EPOCH = dt.datetime(2026, 1, 1)
 def test_what_may_be_spread(sql: str, spread: tuple[str, ...] | str) -> None:
     relation = bound(sql, L, R, Q)
     assert isinstance(relation.plan, Joined) and relation.joined is not None
-    if spread == "together":  # in one shard, until the rows of one input are dealt
-        assert all(map(are_together, relation.joined.spread)) and Copied() in relation.joined.deal
+    if spread == "together":  # in one shard, until the rows of one input are salted
+        assert all(map(are_together, relation.joined.spread)) and Copied() in relation.joined.salting
     else:
         assert tuple(map(str, relation.joined.spread)) == spread
 
@@ -146,7 +146,7 @@ def test_a_key_with_half_of_the_rows_is_split(tmp_path: Path, monkeypatch: pytes
         stores = " ".join(s["keys"] for s in pond.sql("SHOW SYNOPSES").table.to_pylist())
         pond.close()
         assert ("split: 4" in stores) == (shards > 1)
-        assert ('= 4 is frequent; its rows are dealt over the shards by "v"' in plan) == (shards > 1)
+        assert ('= 4 is frequent; its rows are salted over the shards by "v"' in plan) == (shards > 1)
         assert ("= 4 is frequent; every shard has its rows" in plan) == (shards > 1)
     assert found[3] == found[1]
 
@@ -181,7 +181,7 @@ def test_chains_are_dealt_where_the_largest_input_is_large(tmp_path: Path, monke
             if step == 2:
                 plan = "\n".join(row[0] for row in pond.sql("EXPLAIN q1").rows())
                 assert "rows: in one shard; no column is equal for all streams" in plan and "exchange" not in plan
-                assert 'where it pays, rows of l are dealt over the shards by "j"' in plan
+                assert 'where it pays, rows of l are salted over the shards by "j"' in plan
             if step == 6:
                 pond.close()
                 pond = millpond.open(tmp_path / f"pond{shards}", **given)
@@ -189,7 +189,7 @@ def test_chains_are_dealt_where_the_largest_input_is_large(tmp_path: Path, monke
         found[shards] = [sorted(pond.sql(f"SELECT * FROM {q} ALL REVISIONS").rows(), key=repr) for q in ("q1", "q2")]
         plan = "\n".join(row[0] for row in pond.sql("EXPLAIN q1").rows())
         pond.close()
-        assert ('exchange: of l, its rows are dealt over the shards by "j"' in plan) == (shards > 1)
+        assert ('exchange: of l, its rows are salted over the shards by "j"' in plan) == (shards > 1)
         assert ("exchange: of q, every shard has its rows" in plan) == (shards > 1)
     assert found[3] == found[1] and all(found[3])
 

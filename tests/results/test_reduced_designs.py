@@ -91,7 +91,7 @@ def test_newer_sections_are_read_finer(ponds: dict[str, Any]) -> None:
 
 
 def test_lazy_copies_follow_what_is_asked(tmp_path: Path) -> None:
-    """A5, by SQL: after a scan the vacuumer makes the copy, which later scans read; a finer scan reads the archive."""
+    """A5, by SQL: after a scan upkeep makes the copy, which later scans read; a finer scan reads the archive."""
     with filled(tmp_path / "p", "modify") as pond:
         half = pond.sql("SELECT count(*) AS n FROM s REDUCE sample(0.5)").to_arrow()
         assert set(told(half)["read"]["sections"]) == {""}

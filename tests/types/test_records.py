@@ -62,12 +62,12 @@ from millpond.types.relation_queries import (
     AnswersInput,
     Copied,
     DeadInput,
-    DealtBy,
     FinalInput,
     JoinKind,
     LateInput,
-    NotDealt,
+    NotSalted,
     RevisionsInput,
+    SaltedBy,
     TableInput,
     are_together,
 )
@@ -264,9 +264,12 @@ def test_joins_whose_places_were_sql_are_read() -> None:
     (equality,) = join.equalities
     assert (equality.side(0).column, equality.side(1).column, equality.side(1).columns) == ("k", None, ("k",))
     assert [each and each.columns for each in join.spread] == [("k",), None] and join.hashes == (join.spread,)
-    assert not any(map(are_together, join.spread)) and join.deal == (DealtBy('"a"'), Copied(), NotDealt())
+    assert not any(map(are_together, join.spread)) and join.salting == (SaltedBy('"a"'), Copied(), NotSalted())
     rows = to_json(Rows(1, "ts", ("k",)))
     kept = {"owner": "x", "spec": rows, "first_epoch": 1, "home": -1, "spread": "'together a, b'", "deal": "copies"}
-    assert from_json(Store, kept).deal == Copied() and from_json(Store, {**kept, "deal": ""}).deal == NotDealt()
+    assert from_json(Store, kept).shard == -1 and from_json(Store, {**kept, "home": 3}).shard == 3
+    named = {**kept, "deal": {"type": "DealtBy", "column": '"b"'}}  # as it was called before
+    assert from_json(Store, named).salting == SaltedBy('"b"')
+    assert from_json(Store, kept).salting == Copied() and from_json(Store, {**kept, "deal": ""}).salting == NotSalted()
     assert are_together(from_json(Store, kept).spread) and from_json(Store, {**kept, "spread": ""}).spread is None
     assert from_json(Store, {**kept, "spread": "'everywhere'"}).spread == EVERYWHERE

@@ -15,7 +15,7 @@ from millpond.types import StreamDefinition
 FILE = "elsewhere.json"
 
 
-def mark_elsewhere(pond: str, stream: StreamDefinition) -> None:
+def mark_remote(pond: str, stream: StreamDefinition) -> None:
     """Note down where the archive of a stream lies, before anything is written there."""
     home = archive_home(pond, stream)
     if is_remote(home):
@@ -24,7 +24,7 @@ def mark_elsewhere(pond: str, stream: StreamDefinition) -> None:
         write_json(os.path.join(folder, FILE), {"home": home})
 
 
-def marked_elsewhere(folder: str) -> str | None:
+def remote_place_of(folder: str) -> str | None:
     """Where the archive of a stream lies in an object store, by its folder `streams/<stream>`; None: it does not."""
     try:
         home: str = read_json(os.path.join(folder, FILE))["home"]
@@ -33,7 +33,7 @@ def marked_elsewhere(folder: str) -> str | None:
     return home
 
 
-def remove_elsewhere(pond: str, home: str) -> bool:
+def remove_remote(pond: str, home: str) -> bool:
     """Delete what the archive of a dropped stream has in an object store; False: it cannot be reached now."""
     try:
         know(home, pond)

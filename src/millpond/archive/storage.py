@@ -46,7 +46,7 @@ class StreamTables:
 
     @property
     def is_lazy(self) -> bool:
-        """Whether its copies are made by the vacuumer, as scans ask for them."""
+        """Whether its copies are made by copy maintenance, as scans ask for them."""
         return parse_design(self.definition.options.archive).lazy
 
     def tell_stored(self, names: Iterable[str] | None = None) -> None:

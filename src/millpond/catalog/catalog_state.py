@@ -26,7 +26,7 @@ from millpond.types import (
 )
 from millpond.types.json_records import Upgraded
 from millpond.types.options.asked_operators import AskedOperator, parse_operators
-from millpond.types.relation_queries import Dealing, NotDealt, dealing_read
+from millpond.types.relation_queries import NotSalted, Salting, salting_read
 
 Status = Literal["live", "backfilling", "paused", "quarantined"]
 
@@ -49,26 +49,28 @@ class Store(Upgraded):
     """Rows of a stream that one or more relational queries share.
 
     owner: the name that its rows are stored under. first_epoch: the first epoch whose rows it receives live.
-    home: the shard that has all of them; every store of a query has the same. -1: they are spread.
+    shard: that which has all of them; every store of a query has the same. -1: they are spread.
     spread: by whose hash the rows are spread over the shards; None: they are in one.
-    deal: how rows of split keys are placed.
+    salting: how rows of split keys are placed.
     """
 
     owner: str
     spec: Rows
     first_epoch: int
-    home: int
+    shard: int
     spread: Expression | None = None
-    deal: Dealing = field(default_factory=NotDealt)
+    salting: Salting = field(default_factory=NotSalted)
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """What rows are spread by was SQL alone, and how they are dealt a text."""
-        return {**value, "spread": value.get("spread") or None, "deal": dealing_read(value.get("deal", ""))}
+        """What rows are spread by was SQL alone, and how they are salted a text."""
+        salting = salting_read(value.get("salting", value.get("deal", "")))
+        shard = value.get("shard", value.get("home"))
+        return {**value, "shard": shard, "spread": value.get("spread") or None, "salting": salting}
 
     def in_shard(self, shard: int) -> bool:
         """Whether a shard has rows of it."""
-        return self.spread is not None or self.home == shard
+        return self.spread is not None or self.shard == shard
 
 
 @dataclass(frozen=True)

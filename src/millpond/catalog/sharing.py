@@ -21,7 +21,7 @@ from millpond.types import (
     StreamDefinition,
     WindowedQuery,
 )
-from millpond.types.relation_queries import Dealing, DealtBy, NotDealt
+from millpond.types.relation_queries import NotSalted, SaltedBy, Salting
 
 
 def assign(
@@ -98,14 +98,18 @@ def assign_stores(
     owners: list[str] = []
     backdated = options.since is not None
     waits = backdated and any(old for _, old in streams)
-    home: int | None = None
+    shard: int | None = None
     for item, (stream, old) in zip(relation.inputs, streams, strict=True):
-        wanted, (spread, deals) = rows_needed(item, stream), _placing(relation, item)
+        wanted, (spread, saltings) = rows_needed(item, stream), _placing(relation, item)
         found: Store | None = next((s for s in made.values() if s.spread == spread and s.spec.serves(wanted)), None)
         for store in catalog.stores.values() if share and found is None else ():
             if not ordered_alike(catalog, store.owner, wanted.condition, options):
                 continue
-            if store.spread != spread or store.deal not in deals or (not spread and home not in (None, store.home)):
+            if (
+                store.spread != spread
+                or store.salting not in saltings
+                or (not spread and shard not in (None, store.shard))
+            ):
                 continue
             if store.first_epoch >= next_epoch and not old:  # not born yet: it may still take in more columns
                 wider = store.spec.with_columns(wanted)
@@ -116,43 +120,45 @@ def assign_stores(
             if found is not None:
                 break
         if found is None:
-            found = Store(f"{wanted.key}.{next_epoch}.{number}.{len(owners)}", wanted, next_epoch, -1, spread, deals[0])
+            found = Store(
+                f"{wanted.key}.{next_epoch}.{number}.{len(owners)}", wanted, next_epoch, -1, spread, saltings[0]
+            )
             waits = waits or old
-        if found.home >= 0:
-            home = found.home
+        if found.shard >= 0:
+            shard = found.shard
         owners.append(found.owner)
         if catalog.stores.get(found.owner) != found:
             made[found.owner] = found
-    if home is None:
-        home = _beside(catalog, [s for s in made.values() if not s.spread], number % shards)
-    changed = tuple(replace(s, home=home) if s.home < 0 and not s.spread else s for s in made.values())
+    if shard is None:
+        shard = _beside(catalog, [s for s in made.values() if not s.spread], number % shards)
+    changed = tuple(replace(s, shard=shard) if s.shard < 0 and not s.spread else s for s in made.values())
     return Stored(tuple(owners), changed, waits)
 
 
-def _beside(catalog: Catalog, made: Sequence[Store], home: int) -> int:
+def _beside(catalog: Catalog, made: Sequence[Store], shard: int) -> int:
     """The shard of state that new stores could share, so that they may become one with it.
 
     Args:
-        home: where there is none.
+        shard: where there is none.
     """
     for mine in made:
         for other in catalog.stores.values():
             if not other.spread and other.spec.with_columns(mine.spec).serves(mine.spec):
-                return other.home
-    return home
+                return other.shard
+    return shard
 
 
-def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[Expression | None, tuple[Dealing, ...]]:
+def _placing(relation: RelationalQuery, item: RelationInput) -> tuple[Expression | None, tuple[Salting, ...]]:
     """By what the rows of an input are spread over shards, and how those of split keys may be placed: best first."""
     plan = relation.joined
     if plan is None or not plan.spread:
-        return None, (NotDealt(),)
+        return None, (NotSalted(),)
     number = plan.items.index(item.alias)
     names = [name for each in relation.inputs for name in each.names]
-    if not plan.deal or len(set(names)) < len(names):  # one store for both sides is better than splitting keys
-        return plan.spread[number], (NotDealt(),)
-    best = plan.deal[number]
-    others = [] if best.copied else [DealtBy(quote(c)) for n, c in plan.plain if n == number]
+    if not plan.salting or len(set(names)) < len(names):  # one store for both sides is better than splitting keys
+        return plan.spread[number], (NotSalted(),)
+    best = plan.salting[number]
+    others = [] if best.copied else [SaltedBy(quote(c)) for n, c in plan.plain if n == number]
     return plan.spread[number], (best, *others)
 
 

@@ -139,7 +139,7 @@ def _plan_relation(facts: Facts, wanted: Wanted, relation: RelationalQuery) -> P
 
 def _by_size(facts: Facts, relation: RelationalQuery, plan: JoinPlan) -> JoinPlan:
     """The plan of a join whose rows are placed as sizes want it, as far as they are known by now: the inputs that
-    share a key are spread by it, and every shard has the others, or else rows of the largest window are dealt."""
+    share a key are spread by it, and every shard has the others, or else rows of the largest window are salted."""
     inputs = {i.alias: i for i in relation.inputs}
     sizes = [_rows_in(facts, inputs[alias]) if alias in inputs else 0.0 for alias in plan.items]
     windows = {alias: i.window for alias, i in inputs.items()}
@@ -148,7 +148,7 @@ def _by_size(facts: Facts, relation: RelationalQuery, plan: JoinPlan) -> JoinPla
         rates = [float(alias in inputs) for alias in plan.items]
     spread = hashed(plan, [rate or 0.0 for rate in rates], facts.settings.shards)
     if spread:
-        return replace(plan, spread=spread, deal=())
+        return replace(plan, spread=spread, salting=())
     return together_of(plan, windows, {alias: i.stream for alias, i in inputs.items()}, sizes)
 
 

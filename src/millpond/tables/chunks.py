@@ -214,20 +214,18 @@ def read_chunks(
     for path in paths:
         with reading(path), pq.ParquetFile(path, memory_map=True) as file:
             head = file.read(columns=_HEAD).to_pylist()
-            groups: list[int] = []
             at = 0
             for index in range(file.metadata.num_row_groups):
                 count = file.metadata.row_group(index).num_rows
-                if any(_is_wanted(h, owners, wanted) for h in head[at : at + count]):
-                    groups.append(index)
+                group = [h if _is_wanted(h, owners, wanted) else None for h in head[at : at + count]]
                 at += count
-            for index in groups:
-                table = file.read_row_group(index)
-                for i in range(table.num_rows):
-                    h = {name: table[name][i].as_py() for name in _HEAD}
-                    if _is_wanted(h, owners, wanted):
-                        payload = table["payload"][i].as_buffer()
-                        yield Chunk(h["owner"], h["kind"], h["epoch"], h["low"], h["high"], unpack(payload))
+                if not any(group):
+                    continue
+                payloads = file.read_row_group(index, ["payload"])["payload"]
+                for i, h in enumerate(group):
+                    if h is not None:
+                        table = unpack(payloads[i].as_buffer())
+                        yield Chunk(h["owner"], h["kind"], h["epoch"], h["low"], h["high"], table)
 
 
 def read_heads(path: str, owner: str) -> Iterator[tuple[str, int, int]]:

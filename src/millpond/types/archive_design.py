@@ -2,7 +2,7 @@
 
 archive = 'plain'                               the rows as they came; every scan reads all of them
 archive = 'replicate(0.2, 0.4, 0.6, 0.8)'       copies with so many of the rows dropped, written as rows arrive
-archive = 'modify'                              a copy per reduction function that scans use, made by the vacuumer
+archive = 'modify'                              a copy per reduction function that scans use, made by copy maintenance
 archive = 'randomize(500)'                      files of 500 blocks; a scan of a fraction reads that fraction of blocks
 archive = '… + summary(SELECT … GROUP BY …)'    and a summary, kept up as rows arrive; 'lazy summary(…)': by scans
 archive = 'replicate(0.9 keep 730d) keep 30d'   how long: rows for 30 days, the copy for two years
@@ -63,7 +63,7 @@ class Level:
 class Summary:
     """A summary of the stream: windowed aggregates. query: a SELECT over the stream with a tumbling window.
 
-    lazy: what scans have worked out is kept and put together by the vacuumer, instead of being made as rows arrive.
+    lazy: what scans have worked out is kept and put together by copy maintenance, instead of being made as rows arrive.
     """
 
     query: str

@@ -57,36 +57,49 @@ class Written(ABC):
 
 def to_json(value: Any) -> Any:
     """A dataclass of this module as JSON-ready dicts and lists; one of a union says which (`Variant`)."""
-    kind: Any = type(value)
+    kind = type(value)
     if kind in _PLAIN:
         return value
-    if issubclass(kind, Written):
-        return value.written()
-    names = _names(kind)
-    if names is not None:
-        shown = {name: to_json(getattr(value, name)) for name in names}
-        return {TAG: kind.__name__, **shown} if issubclass(kind, Variant) else shown
-    if isinstance(value, (list, tuple)):
-        return [to_json(v) for v in value]
-    if isinstance(value, dict):
-        return {k: to_json(v) for k, v in value.items()}
-    return value
+    write = _writer(typing.cast(Any, kind))
+    return value if write is None else write(value)
 
 
 def from_json(kind: type[T], value: Any) -> T:
     """The dataclass `kind` from what `to_json` gave; unknown fields are ignored, missing ones take their default."""
     if issubclass(kind, Upgraded) or (issubclass(kind, Variant) and TAG not in value):
         value = kind.upgraded(value)
-    readers = _readers(typing.cast(Any, kind))
-    return kind(**{name: _read(readers[name], v) for name, v in value.items() if name in readers})
+    readers, found = _readers(typing.cast(Any, kind)), {}
+    for name, v in value.items():
+        if name in readers:
+            read = readers[name]
+            found[name] = v if v is None or read is None else read(v)
+    return kind(**found)
 
 
 # Catalogs and manifests are read and written in every epoch; looking at classes and annotations is far dearer than
 # reading a value, so both are looked at once.
 @functools.cache
-def _names(kind: Any) -> tuple[str, ...] | None:
-    """The fields of a dataclass; None when it is none."""
-    return tuple(f.name for f in dataclasses.fields(kind)) if dataclasses.is_dataclass(kind) else None
+def _writer(kind: Any) -> Callable[[Any], Any] | None:
+    """How values of a class become JSON; None: they are it."""
+    if issubclass(kind, Written):
+        return lambda value: value.written()
+    tag = {TAG: kind.__name__} if issubclass(kind, Variant) else {}
+    if dataclasses.is_dataclass(kind):
+        names = tuple(f.name for f in dataclasses.fields(kind))
+
+        def fields(value: Any) -> dict[str, Any]:
+            found = dict(tag)
+            for name in names:
+                v = getattr(value, name)
+                found[name] = v if type(v) in _PLAIN else to_json(v)
+            return found
+
+        return fields
+    if issubclass(kind, (list, tuple)):
+        return lambda values: [v if type(v) in _PLAIN else to_json(v) for v in values]
+    if issubclass(kind, dict):
+        return lambda values: {k: v if type(v) in _PLAIN else to_json(v) for k, v in values.items()}
+    return None
 
 
 @functools.cache

@@ -212,7 +212,7 @@ def _spread_read(spread: Sequence[Any]) -> list[Any]:
     return [each or None for each in spread]
 
 
-class _Dealing(Variant):
+class _Salting(Variant):
     """How rows of a frequent key are placed.
 
     splits: otherwise than those of other keys. copied: in every shard.
@@ -223,24 +223,24 @@ class _Dealing(Variant):
 
 
 @dataclass(frozen=True)
-class NotDealt(_Dealing):
+class NotSalted(_Salting):
     """As those of other keys."""
 
     splits: ClassVar[bool] = False
 
 
 @dataclass(frozen=True)
-class DealtBy(_Dealing):
+class SaltedBy(_Salting):
     """By the hash of a column, quoted."""
 
     column: str
 
     def __str__(self) -> str:
-        return f"its rows are dealt over the shards by {self.column}"
+        return f"its rows are salted over the shards by {self.column}"
 
 
 @dataclass(frozen=True)
-class Copied(_Dealing):
+class Copied(_Salting):
     """Every shard has them."""
 
     copied: ClassVar[bool] = True
@@ -250,14 +250,15 @@ class Copied(_Dealing):
 
 
 #: How rows of a frequent key are placed.
-Dealing = NotDealt | DealtBy | Copied
+Salting = NotSalted | SaltedBy | Copied
 
 
-def dealing_read(deal: Any) -> Any:
-    """How they are placed, which was a text: a column, 'copies', or '' where that is as usual."""
-    if not isinstance(deal, str):
-        return deal
-    return {"": {TAG: "NotDealt"}, "copies": {TAG: "Copied"}}.get(deal, {TAG: "DealtBy", "column": deal})
+def salting_read(salting: Any) -> Any:
+    """How they are placed: it was a text (a column, 'copies', '' where that is as usual), and had other names."""
+    if not isinstance(salting, str):
+        named = {"NotDealt": "NotSalted", "DealtBy": "SaltedBy"}
+        return {**salting, TAG: named.get(salting[TAG], salting[TAG])}
+    return {"": {TAG: "NotSalted"}, "copies": {TAG: "Copied"}}.get(salting, {TAG: "SaltedBy", "column": salting})
 
 
 @dataclass(frozen=True)
@@ -326,7 +327,7 @@ class JoinPlan(Upgraded):
         empty: they must stay together.
     plain: the item and the column of each output, where the select list has nothing but columns that are stored as they
         are shown; else empty.
-    deal: of each item, how rows of a frequent key are placed; empty: as those of other keys.
+    salting: of each item, how rows of a frequent key are placed; empty: as those of other keys.
     conditions: what `on` consists of. names: of the items, as the query calls them.
     alike: numbers of equalities that make columns of three items or more all equal, so that any two of them meet.
     hashes: of each key that some items share and the answer shows, by what the rows of these items can be spread over
@@ -342,7 +343,7 @@ class JoinPlan(Upgraded):
     select: str
     spread: tuple[Expression | None, ...] = ()
     plain: tuple[tuple[int, str], ...] = ()
-    deal: tuple[Dealing, ...] = ()
+    salting: tuple[Salting, ...] = ()
     conditions: tuple[JoinCondition, ...] = ()
     names: tuple[str, ...] = ()
     alike: tuple[tuple[int, ...], ...] = ()
@@ -350,10 +351,10 @@ class JoinPlan(Upgraded):
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """What rows are spread by was SQL alone, and how they are dealt a text."""
+        """What rows are spread by was SQL alone, and how they are salted a text."""
         hashes = [_spread_read(each) for each in value.get("hashes", ())]
-        deal = [dealing_read(each) for each in value.get("deal", ())]
-        return {**value, "spread": _spread_read(value.get("spread", ())), "hashes": hashes, "deal": deal}
+        salting = [salting_read(each) for each in value.get("salting", value.get("deal", ()))]
+        return {**value, "spread": _spread_read(value.get("spread", ())), "hashes": hashes, "salting": salting}
 
 
 class _GroupArgument(Variant):

@@ -74,12 +74,12 @@ def _of_stream(archives: Archives, runtime: StreamTables) -> list[dict[str, obje
             found.append(_row(stream, name, "dropped", table.segments, Keep(), "to be deleted"))
         elif runtime.is_lazy:
             pending = len(runtime.lazy.pending(name))
-            state = f"{pending} sections to be vacuumed" if pending else "ready"
+            state = f"{pending} sections to be copied" if pending else "ready"
             found.append(_row(stream, name, "lazy", table.segments, Keep(), state))
     if runtime.is_lazy:
         for name in runtime.lazy.copies:
             if name not in runtime.copies:
-                state = f"{len(runtime.lazy.pending(name))} sections to be vacuumed"
+                state = f"{len(runtime.lazy.pending(name))} sections to be copied"
                 found.append(_row(stream, name, "lazy", (), Keep(), state))
     return found + [
         _summary(archives, stream, n, each) for n, each in enumerate(archives.catalog.summaries_of(stream.id), 1)

@@ -1,8 +1,8 @@
-"""OnReadModify (OSCAR): what the vacuumer does for the design 'modify', decided from the scans that there were.
+"""OnReadModify (OSCAR): what copy maintenance does for the design 'modify', decided from the scans that there were.
 
 At first there is the archive alone. A scan with a reduction function says which fraction of each section it wanted: the
 other rows are as good as dead for that function. (OSCAR writes marks back; here a mark is a function of the row, so
-there is nothing to write.) The vacuumer makes one reduced copy per function, which new rows enter, too; when later
+there is nothing to write.) Copy maintenance makes one reduced copy per function, which new rows enter, too; when later
 scans wanted less, it compacts the copy in place. A scan that wants more than the copy has reads a finer version and
 changes nothing; when such scans prevail, the copy is dropped and everything starts over.
 
@@ -11,11 +11,11 @@ A state machine: `handle` takes an event and returns instructions. No clock, fil
     >>> lazy = Lazy()
     >>> lazy.handle(Scanned("sample", {"e1": 0.5, "e2": 0.5}))
     []
-    >>> lazy.handle(Vacuum(("e1", "e2", "e3")))
+    >>> lazy.handle(Maintain(("e1", "e2", "e3")))
     [Make(copy='modify-sample', sections={'e1': 0.5, 'e2': 0.5})]
     >>> lazy.handle(Stored("modify-sample", {"e1": 0.5, "e2": 0.5})), lazy.arrivals
     ([], {'modify-sample': 0.5})
-    >>> lazy.handle(Scanned("sample", {"e1": 0.25}, to_now=False)), lazy.handle(Vacuum(("e1", "e2", "e3")))
+    >>> lazy.handle(Scanned("sample", {"e1": 0.25}, to_now=False)), lazy.handle(Maintain(("e1", "e2", "e3")))
     ([], [Make(copy='modify-sample', sections={'e1': 0.25})])
 """
 
@@ -71,13 +71,13 @@ class Merged:
 
 
 @dataclass(frozen=True)
-class Vacuum:
-    """The vacuumer has time. sections: of the archive now, in order of time."""
+class Maintain:
+    """Copy maintenance has time. sections: of the archive now, in order of time."""
 
     sections: Sequence[str]
 
 
-Event: TypeAlias = Scanned | Stored | Merged | Vacuum
+Event: TypeAlias = Scanned | Stored | Merged | Maintain
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class Lazy:
         return sorted(self._functions)
 
     def pending(self, copy: str) -> dict[str, float]:
-        """The sections of a copy that the vacuumer would make now, and the fraction that it would keep of each."""
+        """The sections of a copy that copy maintenance would make now, and the fraction that it would keep of each."""
         return self._functions[copy].pending() if copy in self._functions else {}
 
     @property
@@ -154,7 +154,7 @@ class Lazy:
         return {c: f.newest for c, f in self._functions.items() if f.stored and f.newest < 1}
 
     def handle(self, event: Event) -> list[Instruction]:
-        """Take an event; the instructions that follow from it (only `Vacuum` gives any)."""
+        """Take an event; the instructions that follow from it (only `Maintain` gives any)."""
         if isinstance(event, Scanned):
             self._scanned(event)
         elif isinstance(event, Stored):
@@ -162,7 +162,7 @@ class Lazy:
         elif isinstance(event, Merged):
             self._merged(event)
         else:
-            return self._vacuum(event)
+            return self._maintain(event)
         return []
 
     def _scanned(self, event: Scanned) -> None:
@@ -206,7 +206,7 @@ class Lazy:
             if known.stored and (kept := known.wanted(sections)) < 1
         }
 
-    def _vacuum(self, event: Vacuum) -> list[Instruction]:
+    def _maintain(self, event: Maintain) -> list[Instruction]:
         instructions: list[Instruction] = []
         kept_on: list[str] = []
         for copy, known in sorted(self._functions.items(), key=lambda item: -item[1].used):

@@ -1,4 +1,4 @@
-"""The vacuumer: it makes the files that copies of an archive lack, and drops what nobody needs, beside everything else.
+"""Copy maintenance, OSCAR's vacuumer: it makes the files that copies lack, and drops what nobody needs, on the side.
 
 It reads what is committed, writes files of its own, and commits them to one table at a time; readers hold pinned plans
 and never wait for it. What it makes is a function of the section's rows, so it may be killed at any moment and begins
@@ -14,7 +14,7 @@ from functools import partial
 from typing import Any
 
 from millpond.archive.copy_files import doom_copy, eager_copies, remove_doomed, section_of, write_copies
-from millpond.archive.design.lazy import Make, Vacuum
+from millpond.archive.design.lazy import Maintain, Make
 from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import ScanSplit
@@ -28,7 +28,7 @@ from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
 from millpond.types import StreamDefinition, from_json, to_json
 
-#: Rows whose sections the vacuumer reads in one round; the rest waits for the next.
+#: Rows whose sections copy maintenance reads in one round; the rest waits for the next.
 ROUND_ROWS = 8_000_000
 
 
@@ -42,7 +42,7 @@ class Job:
     whole: Segment
 
 
-def vacuum(archives: Archives, runtime: StreamTables) -> None:
+def maintain_copies(archives: Archives, runtime: StreamTables) -> None:
     """One round for a stream; call it from upkeep only, one at a time."""
     with archives.pinned():
         with archives.lock:
@@ -50,7 +50,7 @@ def vacuum(archives: Archives, runtime: StreamTables) -> None:
             sections = {section_of(s.path): s for s in runtime.archive.segments if s.last_epoch <= epoch}
             ordered = sorted(sections, key=lambda s: (sections[s].low, s))
             runtime.tell_stored()
-            instructions = runtime.lazy.handle(Vacuum(ordered)) if runtime.is_lazy else []
+            instructions = runtime.lazy.handle(Maintain(ordered)) if runtime.is_lazy else []
         wanted: dict[str, Mapping[str, float]] = {
             copy: dict.fromkeys(wanted_sections(runtime, copy, sections), kept)
             for copy, kept in eager_copies(stream).items()

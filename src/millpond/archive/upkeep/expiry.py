@@ -25,7 +25,7 @@ def expire(archives: Archives, runtime: StreamTables) -> None:
     """Remove files of a stream beyond what it keeps, and record up to where rows are gone.
 
     A copy that is kept longer than the rows stands for them from then on: it is marked before they go, so that whoever
-    does not find the rows finds the mark. A file that such a copy has not got yet stays until the vacuumer has made it.
+    does not find the rows finds the mark. A file that such a copy has not got yet stays until copy maintenance made it.
     """
     stream = runtime.definition
     progress = archives.published.progress.get(str(stream.id), StreamProgress())

@@ -57,7 +57,7 @@ def mergings(catalog: Catalog, published: Published) -> tuple[Merging, ...]:
     for store in catalog.stores.values():
         if store.owner not in published.hot:
             rows = replace(store.spec, columns=(), casts=())
-            alike[rows.key, rows.narrowed, store.home, str(store.spread), store.deal].append(store)
+            alike[rows.key, rows.narrowed, store.shard, str(store.spread), store.salting].append(store)
     several = [stores for stores in alike.values() if len(stores) > 1]
     found = [_merging(catalog, published.epoch + 1, n, stores) for n, stores in enumerate(several)]
     return tuple(merging for merging in found if merging is not None)

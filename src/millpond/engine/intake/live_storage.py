@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from millpond.archive.archive_files import archive_folder, dead_folder, row_schema
 from millpond.archive.copy_files import copies_folder
-from millpond.archive.remote import mark_elsewhere
+from millpond.archive.remote import mark_remote
 from millpond.archive.storage import Storage, StreamTables
 from millpond.sources.derived_stream import DerivedSource
 from millpond.sources.files import FileSource
@@ -67,7 +67,7 @@ class LiveStorage(Storage):
         made = archive_folder(self.path, definition), dead_folder(self.path, definition)
         for folder in (intake, *made, copies_folder(self.path, definition)):
             remove_tree(folder)
-        mark_elsewhere(self.path, definition)
+        mark_remote(self.path, definition)
         return self.open_stream(definition)
 
     def open_stream(self, definition: StreamDefinition) -> StreamRuntime:

@@ -9,7 +9,7 @@ from millpond.archive.open_archives import Archives
 from millpond.archive.storage import StreamTables
 from millpond.archive.summed.summary_upkeep import maintain_summaries
 from millpond.archive.upkeep.compaction import compact_archive, compact_results
-from millpond.archive.upkeep.copy_maintenance import sweep_copies, unmark, vacuum
+from millpond.archive.upkeep.copy_maintenance import maintain_copies, sweep_copies, unmark
 from millpond.archive.upkeep.expiry import expire
 from millpond.catalog.catalogs import Catalogs
 from millpond.engine.control.notices import failed
@@ -68,7 +68,7 @@ def _expire(archives: Archives, runtime: StreamTables) -> None:
 
 def _compact(archives: Archives, runtime: StreamTables) -> None:
     compact_archive(archives, runtime)
-    vacuum(archives, runtime)
+    maintain_copies(archives, runtime)
 
 
 def _prune(catalogs: Catalogs, epochs: Epochs) -> None:

@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Sequence
 
-from millpond.archive.remote import marked_elsewhere, remove_elsewhere
+from millpond.archive.remote import remote_place_of, remove_remote
 from millpond.archive.storage import Storage
 from millpond.catalog.catalogs import Catalogs
 from millpond.engine.intake.live_storage import LiveStorage
@@ -48,15 +48,15 @@ def sweep_dropped(storage: LiveStorage, catalogs: Catalogs, epochs: Epochs) -> N
             for name in os.listdir(os.path.join(path, kind)):
                 if int(name.rsplit("-", 1)[1]) not in live:
                     folder = os.path.join(path, kind, name)
-                    if kind == "streams" and (home := marked_elsewhere(folder)) is not None:
+                    if kind == "streams" and (home := remote_place_of(folder)) is not None:
                         homes[folder] = home
                     else:
                         shutil.rmtree(folder, ignore_errors=True)
     # An object store may be slow, or not answer at all, and nobody else writes to the place: epochs go on meanwhile.
-    gone = [folder for folder, home in homes.items() if remove_elsewhere(path, home)]
+    gone = [folder for folder, home in homes.items() if remove_remote(path, home)]
     with storage.lock:
         for folder in gone:
-            if marked_elsewhere(folder) == homes[folder]:  # else it is another stream's by now
+            if remote_place_of(folder) == homes[folder]:  # else it is another stream's by now
                 shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -23,7 +23,7 @@ from millpond.language.plan.join_plans import WHOLE, join_plan
 from millpond.language.plan.kept_apart import kept_apart
 from millpond.language.plan.paired import check_pairs, pair_checks
 from millpond.language.plan.probed_inputs import probes_of
-from millpond.language.plan.spreading import deal_of, hashes_of, spread_of, together_of
+from millpond.language.plan.spreading import hashes_of, salting_of, spread_of, together_of
 from millpond.language.plan.table_queries import bound_tree
 from millpond.language.render.bound_expressions import expression_of
 from millpond.language.render.rendering import render
@@ -235,7 +235,7 @@ class _Binder:
         if joined is not None and self.operator != "rstream":
             whole = tree if spelt is None else spelt
             spread = spread_of(whole, joined, columns_of, self.windows)
-            joined = replace(joined, spread=spread, deal=deal_of(joined, spread, self.windows))
+            joined = replace(joined, spread=spread, salting=salting_of(joined, spread, self.windows))
             if not spread:
                 joined = replace(joined, hashes=hashes_of(whole, joined, columns_of, self.windows))
                 joined = together_of(joined, self.windows, {a: i.stream.name for a, i in self.inputs.items()})

@@ -67,7 +67,7 @@ def grouped_plan(
         grouping = grouping_of(parts, described(parts.rows.copy()))
     except Unfit as unfit:
         return Recomputed(str(unfit))
-    # Rows of a group are in one shard, so the rows of a frequent key are not dealt.
+    # Rows of a group are in one shard, so the rows of a frequent key are not salted.
     spread = spread_of(tree, joined, columns, windows)
     placed = placed_by(parts, columns, spread)
     return Grouped(replace(joined, spread=spread if placed else ()), replace(grouping, placed=placed))

@@ -15,7 +15,7 @@ from sqlglot import exp
 from millpond.language.resolve.item_owners import Owners
 from millpond.support.sql import quote
 from millpond.types import Column, Expression, JoinPlan, LatestRowsWindow, RelationWindow
-from millpond.types.relation_queries import Copied, Dealing, DealtBy, NotDealt, together
+from millpond.types.relation_queries import Copied, NotSalted, SaltedBy, Salting, together
 
 #: Types of columns whose values are equal when DuckDB's hashes of them, cast to the type on the right, are.
 _KINDS: Mapping[str, str] = {
@@ -98,36 +98,36 @@ def together_of(
 
     Arguments:
         windows: of the inputs that are streams. names: of their streams.
-        sizes: about how many rows each FROM item has in its window: those of the largest one are dealt.
+        sizes: about how many rows each FROM item has in its window: those of the largest one are salted.
     """
     key = together(names.values())
     spread = tuple(key if name in windows else None for name in plan.items)
-    deal = deal_of(plan, spread, windows, sizes)
-    return replace(plan, spread=spread, deal=deal) if deal else replace(plan, spread=(), deal=())
+    salting = salting_of(plan, spread, windows, sizes)
+    return replace(plan, spread=spread, salting=salting) if salting else replace(plan, spread=(), salting=())
 
 
-def deal_of(
+def salting_of(
     plan: JoinPlan,
     spread: Sequence[Expression | None],
     windows: Mapping[str, RelationWindow],
     sizes: Sequence[float] = (),
-) -> tuple[Dealing, ...]:
-    """How the rows of frequent keys can be placed otherwise: see `JoinPlan.deal`.
+) -> tuple[Salting, ...]:
+    """How the rows of frequent keys can be placed otherwise: see `JoinPlan.salting`.
 
-    The rows of one item are dealt, each joined row is made where that one is. Equal rows of the answer must still be in
-    one shard, so they are dealt by a column that the answer shows.
+    The rows of one item are salted, each joined row is made where that one is. Equal rows of the answer must still be
+    in one shard, so they are salted by a column that the answer shows.
 
     Arguments:
         sizes: of the items, of which the largest one is taken that can be; none: the first.
     """
     keys = {n: key for n, key in enumerate(spread) if key is not None}
     streams = list(keys)
-    dealt = sorted((n for n in streams if {*plan.kind.alone} <= {n}), key=lambda n: -sizes[n] if sizes else 0)
-    for number in dealt if len(streams) > 1 else []:
+    salted = sorted((n for n in streams if {*plan.kind.alone} <= {n}), key=lambda n: -sizes[n] if sizes else 0)
+    for number in salted if len(streams) > 1 else []:
         shown = [quote(c) for n, c in plan.plain if n == number and c not in keys[number].columns]
         if shown and not isinstance(windows[plan.items[number]], LatestRowsWindow):
-            others = [Copied() if n in keys else NotDealt() for n in range(len(spread))]
-            return (*others[:number], DealtBy(shown[0]), *others[number + 1 :])
+            others = [Copied() if n in keys else NotSalted() for n in range(len(spread))]
+            return (*others[:number], SaltedBy(shown[0]), *others[number + 1 :])
     return ()
 
 

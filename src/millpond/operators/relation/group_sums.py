@@ -171,12 +171,12 @@ def read_sums(
 
 
 def by_shard(
-    db: duckdb.DuckDBPyConnection, query: RelationQuery, sums: pa.Table, shards: int, home: int
+    db: duckdb.DuckDBPyConnection, query: RelationQuery, sums: pa.Table, shards: int, shard: int
 ) -> dict[int, pa.Table]:
     """The sums by the shard that has the rows of each group."""
     placed = grouping_of(query).placed
     if not placed or shards == 1:
-        return {home: sums}
+        return {shard: sums}
     hashes = query_table(db, f"SELECT hash({placed}) AS h FROM r", r=sums)["h"].to_numpy() % np.uint64(shards)
     parts = {n: sums.filter(pa.array(hashes == n)) for n in range(shards)}
     return {n: part for n, part in parts.items() if part.num_rows}

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from millpond.types import JoinPlan, RelationQuery
 from millpond.types.join_graphs import JoinGraph, graph_of
 from millpond.types.plan_nodes import Fact, said
-from millpond.types.relation_queries import EVERYWHERE, DealtBy, are_together
+from millpond.types.relation_queries import EVERYWHERE, SaltedBy, are_together
 
 
 def graph_facts(relation: RelationQuery, plan: JoinPlan, pipelines: bool) -> Iterator[Fact]:
@@ -59,14 +59,14 @@ def place_facts(relation: RelationQuery, plan: JoinPlan) -> list[Fact]:
         return [Fact("rows", _together(relation, plan))]
     names = {i.alias: i.stream for i in relation.inputs}
     if any(map(are_together, plan.spread)):
-        number, deal = next((n, deal) for n, deal in enumerate(plan.deal) if isinstance(deal, DealtBy))
+        number, salting = next((n, salting) for n, salting in enumerate(plan.salting) if isinstance(salting, SaltedBy))
         called = names_of(relation, plan)
         others = ", ".join(n for n in called if n != called[number])
-        dealt = (
-            f"where it pays, rows of {called[number]} are dealt over the shards by {deal.column}, and"
+        salted = (
+            f"where it pays, rows of {called[number]} are salted over the shards by {salting.column}, and"
             f" every shard gets those of {others}"
         )
-        return [Fact("rows", _together(relation, plan)), said("exchange", dealt)]
+        return [Fact("rows", _together(relation, plan)), said("exchange", salted)]
     placed = [(names[alias], sql) for alias, sql in zip(plan.items, plan.spread, strict=True) if sql is not None]
     spread = ", ".join(f"{name} by {sql}" for name, sql in placed if sql != EVERYWHERE)
     copies = ", ".join(name for name, sql in placed if sql == EVERYWHERE)

@@ -297,9 +297,9 @@ class RelationOperator(RowReader[RelationProgress]):
         self, db: duckdb.DuckDBPyConnection, sums: pa.Table, epoch: int, shards: int
     ) -> Mapping[int, Chunk]:
         """See `RowReader`."""
-        home = max(0, self.catalog.stores[self.inputs[0]].home)
-        parts = by_shard(db, self.relation, sums, shards, home)
-        return {shard: sums_chunk(self.owner, epoch, part) for shard, part in parts.items()}
+        shard = max(0, self.catalog.stores[self.inputs[0]].shard)
+        parts = by_shard(db, self.relation, sums, shards, shard)
+        return {number: sums_chunk(self.owner, epoch, part) for number, part in parts.items()}
 
     def history(self, past: Past) -> Adoption | None:
         """See `Operator`."""

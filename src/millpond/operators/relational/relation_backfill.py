@@ -193,12 +193,12 @@ class _Backfill(Generic[R]):
             self.sums = [self.reader.summed(connection(), [*self.sums, done.sums])]
         self.progress = done.progress
         if done.answers is not None and done.answers.num_rows:
-            home, number = max(0, self.catalog.stores[self.standing.inputs[0]].home), len(self.answers)
+            shard, number = max(0, self.catalog.stores[self.standing.inputs[0]].shard), len(self.answers)
             ends = pc.min_max(done.answers["at"].cast(pa.int64())).as_py()
             epoch, owner = self.standing.first_epoch - 1, self.reader.owner
             chunk = Chunk(owner, "backfilled", epoch, ends["min"], ends["max"], done.answers)
-            name = f"{self.name or f'b{owner}'}-{home:04d}-{number:04d}.parquet"
-            self.answers.append(write_chunks(results_folder(past.path), name, [chunk], home))
+            name = f"{self.name or f'b{owner}'}-{shard:04d}-{number:04d}.parquet"
+            self.answers.append(write_chunks(results_folder(past.path), name, [chunk], shard))
 
     def masks(self, inputs: Sequence[Input], horizon: int) -> dict[str, Any]:
         """Which rows of each store are needed where instants from `horizon` on are looked at."""

@@ -1,7 +1,7 @@
-"""Keys that a great part of the rows have, and how their rows are dealt over the shards: a decider without effects.
+"""Keys that a great part of the rows have, and how their rows are salted over the shards: a decider without effects.
 
 Rows of a join are spread by the hash of their key, so a key with half of the rows would give one shard most of the
-work. Such a key is split: of one input its rows are dealt over all shards by another column of the answer, and of the
+work. Such a key is split: of one input its rows are salted over all shards by another column of the answer, and of the
 others every shard gets them (fragment and replicate: Epstein, Stonebraker and Wong 1978; for skew: DeWitt et al. 1992).
 Every joined row is still made once, and equal rows of the answer in one shard. What was decided travels in the
 manifest, so that an epoch that is repeated does the same again, and is never taken back.
@@ -26,7 +26,7 @@ SHARE = 0.2
 #: Rows by which that is judged, and how many of a task are looked at.
 ROWS, SAMPLE = 5_000, 4_096
 
-#: What the busiest shard may still have to do where rows are dealt that could be together, as a share of all of it.
+#: What the busiest shard may still have to do where rows are salted that could be together, as a share of all of it.
 WORTH = 0.75
 
 #: Keys of a store that are split: their hashes as texts, with what they are called.
@@ -79,13 +79,13 @@ class Skew:
 def decided(catalog: Catalog, skew: Skew, before: Hot, shards: int) -> Hot:
     """The keys that are split from now on: those that were, and those that have become heavy.
 
-    Stores whose rows meet split the same keys. Rows that are together for want of a common column are dealt, and the
+    Stores whose rows meet split the same keys. Rows that are together for want of a common column are salted, and the
     others copied, where that pays.
     """
     found: Hot = {}
     for group in groups(catalog):
         keys: dict[str, str] = {}
-        pays = not any(are_together(catalog.stores[o].spread) for o in group) or dealing_pays(
+        pays = not any(are_together(catalog.stores[o].spread) for o in group) or salting_pays(
             catalog, skew, group, shards
         )
         for owner in group:
@@ -95,21 +95,21 @@ def decided(catalog: Catalog, skew: Skew, before: Hot, shards: int) -> Hot:
     return found
 
 
-def dealing_pays(catalog: Catalog, skew: Skew, group: Sequence[str], shards: int) -> bool:
-    """Whether a shard has so much less to do that every one may have a copy of what is not dealt.
+def salting_pays(catalog: Catalog, skew: Skew, group: Sequence[str], shards: int) -> bool:
+    """Whether a shard has so much less to do that every one may have a copy of what is not salted.
 
-    Judged by the rows that came lately: one shard takes all of them, or a share of those that are dealt and all others.
+    Judged by the rows that came lately: one shard takes all of them, or a share of those that are salted and the rest.
     """
-    copied = sum(skew.rows.get(o, 0.0) for o in group if catalog.stores[o].deal.copied)
-    dealt = sum(skew.rows.get(o, 0.0) for o in group) - copied
-    return dealt / shards + copied <= WORTH * (dealt + copied)
+    copied = sum(skew.rows.get(o, 0.0) for o in group if catalog.stores[o].salting.copied)
+    salted = sum(skew.rows.get(o, 0.0) for o in group) - copied
+    return salted / shards + copied <= WORTH * (salted + copied)
 
 
 def hashed(plan: JoinPlan, rates: Sequence[float], shards: int) -> tuple[Expression | None, ...]:
     """By what the rows of each input of a join without a common key are spread from its first epoch on.
 
-    Of the keys that some inputs share it is the one with most rows, if a shard then has as much less to do as dealing
-    must bring (`dealing_pays`), and less than when rows of the largest input are dealt. The others are everywhere.
+    Of the keys that some inputs share it is the one with most rows, if a shard then has as much less to do as salting
+    must bring (`salting_pays`), and less than when rows of the largest input are salted. The others are everywhere.
 
     Arguments:
         rates: about how many rows come of each FROM item, in any unit of time; 0 for tables.
@@ -145,7 +145,7 @@ def moved(catalog: Catalog, hot: Hot, before: Hot, adopting: Sequence[str]) -> d
     adopted = {o for q in catalog.queries.values() if str(q.id) in adopting for o in q.inputs}
     found: dict[str, tuple[str, ...]] = {}
     for owner, keys in hot.items():
-        if catalog.stores[owner].deal.copied:
+        if catalog.stores[owner].salting.copied:
             new = tuple(sorted(k for k in keys if owner in adopted or k not in before.get(owner, {})))
             found |= {owner: new} if new else {}
     return found
@@ -155,7 +155,7 @@ def groups(catalog: Catalog) -> list[tuple[str, ...]]:
     """Stores whose keys may be split, those together whose rows meet in some query."""
     found: list[set[str]] = []
     for standing in catalog.queries.values():
-        owners = {o for o in standing.inputs if catalog.stores[o].deal.splits}
+        owners = {o for o in standing.inputs if catalog.stores[o].salting.splits}
         if owners:
             met = [g for g in found if g & owners]
             found = [g for g in found if not g & owners] + [owners.union(*met)]

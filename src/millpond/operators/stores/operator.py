@@ -66,7 +66,7 @@ class StoreMapper(Mapper):
         there = placed(connection(), self.store, table, manifest.shards, manifest.hot.get(owner, ()))
         packed = {id(t): pack(t) for t in {id(t): t for t in there.shards.values()}.values()}  # the same one for all
         mapped.parcels += [(owner, shard, packed[id(rows)]) for shard, rows in there.shards.items()]
-        if self.store.deal.splits:
+        if self.store.salting.splits:
             mapped.frequent[owner] = Frequent(there.rows, there.frequent)
         return mapped
 
@@ -194,7 +194,7 @@ class StoreOperator(Operator):
             return []
         name = self.catalog.streams[store.spec.stream].name
         if are_together(store.spread):
-            return [Fact("exchange", f"of {name}, {store.deal}")]
+            return [Fact("exchange", f"of {name}, {store.salting}")]
         return [
-            Fact("skew", f"of {name}, {store.spread} = {', '.join(sorted(keys.values()))} is frequent; {store.deal}")
+            Fact("skew", f"of {name}, {store.spread} = {', '.join(sorted(keys.values()))} is frequent; {store.salting}")
         ]

@@ -56,7 +56,7 @@ from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.support.errors import Refusal
 from millpond.synopses import spec_of
 from millpond.synopses.partials.dispatch import Spec
-from millpond.synopses.partials.shards import home_shard
+from millpond.synopses.partials.shards import single_shard
 from millpond.tables import Chunk, read_chunks
 from millpond.types import QueryDefinition, QueryOptions, StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import PlanNode
@@ -253,7 +253,7 @@ class WindowOperator(Answering, WindowKind):
 
     def in_shard(self, shard: int, shards: int) -> bool:
         """See `Operator`."""
-        return home_shard(self.spec, self.owner, shards) in (None, shard)
+        return single_shard(self.spec, self.owner, shards) in (None, shard)
 
     def merge(self, task: MergeTask, parts: Sequence[pa.Table]) -> Step:
         """See `Operator`."""

@@ -50,7 +50,7 @@ from millpond.support.errors import EngineError, QueryError
 from millpond.support.file_cache import FileCache
 from millpond.synopses import Spec, connection
 from millpond.synopses.partials.dispatch import still_needed
-from millpond.synopses.partials.shards import home_shard
+from millpond.synopses.partials.shards import single_shard
 from millpond.tables import Chunk, Segment, read_json, write_chunks, write_json
 from millpond.tables.chunks import Payload, unpack
 from millpond.tables.executors import Parcel
@@ -439,7 +439,7 @@ def _written(
 ) -> dict[str, Any]:
     """Answers and state of a shard, as far as they are to be told."""
     synopsis, epoch = from_json(Synopsis, plan["synopsis"]), plan["epoch"]
-    if home_shard(synopsis.spec, synopsis.owner, plan["shards"]) not in (None, shard):
+    if single_shard(synopsis.spec, synopsis.owner, plan["shards"]) not in (None, shard):
         return {}
     parts = [unpack(p.payload) for p in sorted(parcels, key=lambda p: p.task)]
     closed: dict[int, _Closed] = {}

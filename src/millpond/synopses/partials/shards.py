@@ -12,7 +12,7 @@ from millpond.synopses.kernel import query_table
 from millpond.synopses.partials.dispatch import Spec
 
 
-def home_shard(spec: Spec, owner: str, shards: int) -> int | None:
+def single_shard(spec: Spec, owner: str, shards: int) -> int | None:
     """The shard that has all rows of a synopsis, or None when they are spread by group."""
     if shards > 1 and spec.spread:
         return None
@@ -25,9 +25,9 @@ def cut(
     """The rows of a partial by the shard that keeps their group."""
     if not table.num_rows:
         return
-    home = home_shard(spec, owner, shards)
-    if home is not None:
-        yield home, table
+    shard = single_shard(spec, owner, shards)
+    if shard is not None:
+        yield shard, table
         return
     yield from by_hash(db, ", ".join(spec.spread), table, shards)
 
