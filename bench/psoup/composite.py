@@ -46,7 +46,8 @@ def run(options: argparse.Namespace, home: Path, budget: Budget) -> bool:
 
 def measure(name: str, join: Any, shared: Any, structs: int, size: int) -> dict[str, Any]:
     """One workload: milliseconds set-at-a-time, one at a time, and with nested loops over the shared factor's rows."""
-    from millpond.answers.row_queries.pairing import Index, Shared, probe_composite, probe_separately
+    from bench.psoup.composite_tuples import Shared, probe_composite, probe_separately
+    from millpond.answers.row_queries.pairing import Index
 
     random = np.random.default_rng([7, structs, size])
     b, c = random.integers(0, TOP, size), random.integers(0, TOP, size)

@@ -19,7 +19,7 @@ import pytest
 from deltalake import DeltaTable
 
 from millpond.archive import archive_files as segments
-from millpond.archive import row_hash_sql
+from millpond.archive import fractions
 from millpond.archive.design import layout
 from tests.archive.ponds import opened, scan, take
 
@@ -71,6 +71,26 @@ def numbers(folder: Path, seed: int) -> dict[str, np.ndarray[Any, Any]]:
         rows = pq.read_table(folder / name, columns=["_id"], partitioning=None)  # noqa: F841 - DuckDB reads it
         found[name] = duckdb.sql(f"SELECT {row_hash_sql('_id', seed)} AS u FROM rows").fetchnumpy()["u"]
     return found
+
+
+def row_hash_sql(column: str, seed: int) -> str:
+    """u as DuckDB SQL over a BIGINT column with row ids: the finaliser of SplitMix64 once more, from the paper."""
+    whole, gamma, mixing = (1 << 64) - 1, 0x9E3779B97F4A7C15, (0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+    mask = f"{whole}::UHUGEINT"
+    offset = (((seed + 1) * gamma) & whole) + (1 << 64)  # stays above zero for negative ids
+    inner = f"((({column})::HUGEINT + {offset}::HUGEINT)::UHUGEINT & {mask})"
+    for name, shift, factor in (("x", 30, mixing[0]), ("y", 27, mixing[1])):
+        mixed = f"(xor({name}, {name} >> {shift}) * {factor}::UHUGEINT) & {mask}"
+        inner = f"list_transform([{inner}], lambda {name}: {mixed})[1]"
+    return f"(list_transform([{inner}], lambda z: xor(z, z >> 31) >> 11)[1]::DOUBLE / {1 << 53})"
+
+
+def test_numbers_of_rows_are_what_duckdb_works_out() -> None:
+    ids = np.array([0, 1, -5, 2**62, -(2**63)])
+    rows = pa.table({"i": ids})  # noqa: F841 - DuckDB reads it
+    for seed in (0, 7, 2**40):
+        found = duckdb.sql(f"SELECT {row_hash_sql('i', seed)} AS u FROM rows").fetchnumpy()["u"]
+        assert found.tolist() == fractions(ids, seed).tolist()
 
 
 def archive(pond: Any) -> Path:

@@ -30,6 +30,11 @@ STREAMS = [
     "CREATE STREAM x (ts TIMESTAMP, k INT, m TEXT) WITH (marks = 'record:k = 1', marks_by = 'm, k')",
     "CREATE STREAM x (t BIGINT, ts TIMESTAMP AS (epoch_ms(t)), u INT AS (t + 1))",
     "CREATE STREAM x (t BIGINT) WITH (event_time = 't', time_format = 'ns')",
+    "CREATE STREAM x (t DOUBLE, ts TIMESTAMP, d DATE AS (CAST(ts AS DATE))) WITH (event_time = 't',"
+    " time_format = 's', marks = 'column:ts')",
+    "CREATE STREAM x (\"a b\" TEXT, k TEXT) WITH (event_time = '\"a b\"', late = 'drop')",
+    "CREATE STREAM x (d DATE, t TIME) WITH (event_time = 'd, t', lateness = '5s')",
+    "CREATE STREAM x (d DATE, k TEXT) WITH (event_time = 'd')",
     "CREATE STREAM x (d TEXT, t TEXT) WITH (event_time = 'd, t', time_format = '%d.%m.%Y %H:%M')",
     "CREATE STREAM x (t TEXT) WITH (event_time = 'timezone(''Europe/Berlin'', strptime(t, ''%H:%M''))')",
     "CREATE STREAM x (ts TIMESTAMP, \"a b\" STRUCT(\"x y\" INT, z TEXT[]), e ENUM('a', 'it''s'), m MAP(TEXT, INT))",
@@ -54,9 +59,42 @@ def test_streams(inline_pond: Callable[..., Any], tmp_path: Path, statement: str
     assert pond.sql("SHOW CREATE STREAM x").rows() == [(shown,)]
 
 
+def test_an_event_time_that_options_stand_for_is_shown_as_these(inline_pond: Callable[..., Any]) -> None:
+    pond = inline_pond()
+    pond.sql("CREATE STREAM x (t BIGINT, k TEXT) WITH (event_time = 't', time_format = 'ms')")
+    [(shown,)] = pond.sql("SHOW CREATE x").rows()
+    assert (
+        shown == "CREATE STREAM x (\n  t BIGINT,\n  k VARCHAR\n) WITH (\n  event_time = 't',\n  time_format = 'ms'\n)"
+    )
+    pond.sql("ALTER STREAM x ADD COLUMN v INT")  # behind event_ts, where no option puts it
+    [(shown,)] = pond.sql("SHOW CREATE x").rows()
+    assert "event_ts TIMESTAMP AS (" in shown and shown.index("event_ts") < shown.index("v INTEGER")
+    columns = pond.sql("DESCRIBE x").rows()
+    pond.sql(f"DROP STREAM x; {shown}")
+    assert pond.sql("SHOW CREATE x").rows() == [(shown,)]
+    assert [row[:2] for row in pond.sql("DESCRIBE x").rows()] == [row[:2] for row in columns]
+
+
+def test_what_was_altered_of_a_derived_stream_stands_behind_it(inline_pond: Callable[..., Any]) -> None:
+    pond = inline_pond()
+    pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT); CREATE STREAM d WITH (retention = '2h') AS SELECT ts FROM s")
+    [(made,)] = pond.sql("SHOW CREATE d").rows()
+    assert made == "CREATE STREAM d WITH (retention = '2h') AS SELECT ts FROM s"
+    for change, behind in (
+        ("retention = '5h'", "retention = '5h'"),
+        ("retention = 'forever', archive = 'randomize(64)'", "archive = 'randomize(64)', retention = 'forever'"),
+        ("archive = 'plain', retention = '2h'", ""),
+    ):
+        pond.sql(f"ALTER STREAM d SET ({change})")
+        [(shown,)] = pond.sql("SHOW CREATE d").rows()
+        assert shown == (f"{made};\nALTER STREAM d SET ({behind})" if behind else made)
+        pond.sql(f"DROP STREAM d; {shown}")
+        assert pond.sql("SHOW CREATE d").rows() == [(shown,)]
+
+
 def test_every_option_is_tried() -> None:
     told = " ".join(STREAMS)
-    elsewhere = {"source", "archive_at", "time_format"}  # of generated times SHOW CREATE says that it has no words
+    elsewhere = {"source", "archive_at"}
     assert not {name for name in options_of(StreamTerms) if name not in told and f"{name} =" not in told} - elsewhere
 
 

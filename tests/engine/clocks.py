@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from unittest.mock import patch
 
-from millpond.support.stopwatch import measured_by
+from millpond.support import stopwatch
 
 #: Seconds that have passed by the clock of `charged`.
 _PASSED = [0.0]
@@ -24,9 +25,9 @@ def charged(tick: float = 0.0) -> Iterator[None]:
         tick: seconds that each look at the clock takes besides, so that everything costs the same.
     """
 
-    def look() -> float:
+    def look() -> stopwatch.Reading:
         charge(tick)
-        return _PASSED[0]
+        return _PASSED[0], 0.0, None
 
-    with measured_by(look):
+    with patch.object(stopwatch, "_reading", look):
         yield

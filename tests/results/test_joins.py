@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from millpond.answers.row_queries import joins
 from millpond.answers.row_queries.joins import join_rows
 from millpond.answers.row_queries.pair_caches import PairCaches, SideView, fetch
-from millpond.answers.row_queries.stretch import Stretch, gather
+from millpond.answers.row_queries.stretch import Stretch
 from millpond.support.errors import QueryError
 from millpond.synopses.blocks import Block
 from millpond.types import (
@@ -34,6 +34,7 @@ from millpond.types import (
 )
 from millpond.types.sql_expressions import parsed
 from tests.quick import many, plain_duckdb
+from tests.results.rows_of_blocks import matching_rows
 
 COLUMNS = (Column("ts", "TIMESTAMP"), Column("a", "BIGINT"), Column("x", "DOUBLE"), Column("t", "VARCHAR"))
 R = StreamDefinition("r", COLUMNS, StreamOptions(time="ts"), id=1)
@@ -221,7 +222,7 @@ def test_paper_example() -> None:
     caches = PairCaches(1 << 20)
     for values, pairs in (([4, 7, 2], {(4, 3), (4, 2)}), ([4, 7, 2, 3], {(4, 3), (4, 2), (3, 2)})):
         r = Block.build(table(values, 10), "ts")
-        found = join_rows(wanted, (R, S), (gather(r, less, Stretch()), gather(s, more, Stretch())))
+        found = join_rows(wanted, (R, S), (matching_rows(r, less, Stretch()), matching_rows(s, more, Stretch())))
         assert {tuple(p.values()) for p in found.to_pylist()} == pairs
         sides = SideView(r, less, len(values)), SideView(s, more, len(values))
         caches.forget("q")

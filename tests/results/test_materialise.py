@@ -28,10 +28,11 @@ from millpond.answers.row_queries.materialise import (
     Release,
 )
 from millpond.answers.row_queries.ready import ready_of
-from millpond.answers.row_queries.stretch import Stretch, gather
+from millpond.answers.row_queries.stretch import Stretch
 from millpond.answers.row_queries.trees import Trees, aggregate_rows
 from millpond.synopses.blocks import Block
 from tests.quick import many
+from tests.results.rows_of_blocks import matching_rows
 from tests.results.test_trees import STREAM, query_of, rows
 
 FORMS: list[Option] = ["auto", "none", "partial", "complete"]
@@ -177,7 +178,7 @@ def test_random_changes_of_form_never_change_an_answer(seed: int) -> None:
         return np.flatnonzero(block.rows["i"].fill_null(0).to_numpy()[low:high] > 0) + low
 
     def straight(query: int, stretch: Stretch) -> pa.Table:
-        table = gather(blocks, matching, stretch)
+        table = matching_rows(blocks, matching, stretch)
         return aggregate_rows(queries[query], STREAM, [] if table is None else [table])
 
     def answer(query: int, stretch: Stretch) -> pa.Table:

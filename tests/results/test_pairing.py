@@ -6,14 +6,9 @@ import operator as op
 
 import numpy as np
 import pytest
+from bench.psoup.composite_tuples import Shared, probe_composite, probe_separately
 
-from millpond.answers.row_queries.pairing import (
-    Index,
-    Shared,
-    mirrored,
-    probe_composite,
-    probe_separately,
-)
+from millpond.answers.row_queries.pairing import Index, mirrored
 
 HOLDS = {"=": op.eq, "<": op.lt, "<=": op.le, ">": op.gt, ">=": op.ge}
 
@@ -69,7 +64,6 @@ def test_an_index_grows_by_merging(operator: str) -> None:
     assert _pairs(index, asked) == _pairs(whole, asked)
     keep = rng.integers(0, 2, 300).astype(bool)
     assert _pairs(index.only(keep), asked) == _pairs(Index.of(operator, keys[keep]), asked)  # type: ignore[arg-type]  # operators by name
-    assert _pairs(index.where(keep), asked) == [(i, j) for i, j in _pairs(whole, asked) if keep[j]]
 
 
 def _pairs(index: Index, asked: np.ndarray[tuple[int], np.dtype[np.int64]]) -> list[tuple[int, int]]:

@@ -13,7 +13,7 @@ from tests.sources.helpers import stream
 from millpond.sources.formats.read import read, tail_times
 from millpond.sources.intake_log import IntakeLog
 from millpond.sources.landing import Landing
-from millpond.support.errors import PondError, SourceError
+from millpond.support.errors import LostFile, PondError, SourceError
 from millpond.types import DAY
 
 ROWS = pa.table({"ts": pa.array([1, 2, 3], pa.timestamp("us")), "n": pa.array([1, 2, 3], pa.int32())})
@@ -125,7 +125,7 @@ def test_released_files_go_and_their_keys_stay(tmp_path: Path) -> None:
     landing = opened(tmp_path)
     assert landing.append(ROWS, key="0", arrival=9) == 0
     assert landing.release(4) == 1
-    with pytest.raises(SourceError, match="was taken but cannot be read"):
+    with pytest.raises(LostFile, match="is missing, and the pond needs it"):
         read(landing.log.items()[0], STREAM)
 
 

@@ -19,7 +19,7 @@ from tests.properties.queries import cases
 from tests.properties.streams import cuts, streams
 
 
-def test_the_four_costs() -> None:
+def test_the_three_costs() -> None:
     # RANGE 9, SLIDE 6 (T10): panes of 3, three per window, two per slide.
     size, slide, tuples, groups = 9, 6, 900, 10
     panes, step = size // gcd(size, slide), slide // gcd(size, slide)
@@ -29,7 +29,6 @@ def test_the_four_costs() -> None:
     assert made.panes == 1 * 900 / 3 + 2 * 10 + 3 * 3 * 10
     assert made.differential == 1 * 900 / 3 + 2 * 10 + 2 * 3 * 10 * 2
     assert made.direct == 5 * 900
-    assert made.direct_differential == 2 * 5 * slide * (tuples / size)
     assert made.plan == "panes"  # four panes change, three make a window
 
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from millpond.progress import StreamProgress, absorb, clock_bound, summarise
+from millpond.progress import StreamProgress, absorb, summarise
 from millpond.types import TimeWindow
 from millpond.windows import extent, first_end_after, id_of_end, last_end_until, wids, windows
 from millpond.windows.pane_layout import panes_of
@@ -145,7 +145,7 @@ def test_t21_low_watermark_generators() -> None:
     # (d) the timer in a lull is the arrival generator: a clock reading announces progress without data.
     arrival = StreamOptions()
     state = absorb(StreamProgress(), arrival, [summarise(np.array([100]), arrival, "", None)], clock=100)
-    assert clock_bound(state, arrival, 120) == 120
+    assert absorb(state, arrival, (), clock=120).bound == 120
 
 
 lengths = st.integers(1, 10_000)

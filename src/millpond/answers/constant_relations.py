@@ -7,7 +7,6 @@ from typing import TypeVar, assert_never
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from millpond.answers.finals import final_answers
 from millpond.answers.relation_answers import current_relation
@@ -21,6 +20,7 @@ from millpond.engine.pond_view import PondView
 from millpond.progress import FOREVER
 from millpond.support.errors import QueryError
 from millpond.tables.storage_types import from_storage
+from millpond.tables.stored_files import read_parquet
 from millpond.types import ConstantInput, StreamDefinition, TableDefinition
 from millpond.types.relation_queries import (
     AnswersInput,
@@ -97,6 +97,6 @@ def dead_letters(archives: Archives, stream: StreamDefinition) -> pa.Table:
     # Letters of a back-fill are of earlier epochs than the one that brings them.
     files = sorted((s for s in runtime.dead.segments if s.first_epoch <= epoch), key=lambda s: s.path)
     paths = [os.path.join(runtime.dead.folder, s.path) for s in files]
-    tables = [from_storage(pq.read_table(p, partitioning=None), runtime.dead.schema) for p in paths]
+    tables = [from_storage(read_parquet(p), runtime.dead.schema) for p in paths]
     table = pa.concat_tables(tables) if tables else runtime.dead.schema.empty_table()
     return table.filter(pc.less_equal(table["epoch"], epoch))

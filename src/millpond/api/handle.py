@@ -30,10 +30,11 @@ from millpond.commands.execution.performing import cannot_drain
 from millpond.engine.core import Core
 from millpond.engine.pond_view import PondView
 from millpond.progress import NEVER
-from millpond.support.errors import PondError, QueryError
+from millpond.support.errors import PondError, QueryError, StatementError
 from millpond.support.sql import quote
 from millpond.types import Edge, micros_of, to_json
-from millpond.types.as_of import AsOf, as_of_moment, not_an_edge, timestamp_of
+from millpond.types.as_of import AsOf, as_of_moment, not_an_edge
+from millpond.types.durations import parse_timestamp
 from millpond.types.plan_nodes import PlanNode, explain_statement
 from millpond.types.results import Answer, AnswerBatch, Cursor
 from millpond.types.selections import ConstantEdge
@@ -290,17 +291,23 @@ def as_edge(value: Any, which: str) -> Edge | None:
     if not isinstance(value, str):
         raise not_an_edge(value, which)
     if not value.strip().upper().startswith(("NOW", "TIMESTAMP", "DATE")):
-        return ConstantEdge(timestamp_of(value))
+        try:
+            return ConstantEdge(parse_timestamp(value))
+        except ValueError:
+            raise not_an_edge(value, which) from None
     return _edge_of(value, which)
 
 
 @functools.lru_cache(1024)  # reading an edge can take as long as answering
 def _edge_of(text: str, which: str) -> Edge:
-    [statement, *others] = lang.parse(f"INVOKE q {which} {text}")
+    try:
+        [statement, *others] = lang.parse(f"INVOKE q {which} {text}")
+    except StatementError as error:
+        raise not_an_edge(text, which, error.message) from None
     if others or not isinstance(statement, lang.Invoke):
-        raise QueryError(f"'{text}' is no edge of a window; write for example 'NOW - INTERVAL 5 MINUTES'")
+        raise not_an_edge(text, which)
     found = statement.begin if which == "BEGIN" else statement.end
     other = statement.end if which == "BEGIN" else statement.begin
     if found is None or other is not None:
-        raise QueryError(f"'{text}' is no edge of a window; write for example 'NOW - INTERVAL 5 MINUTES'")
+        raise not_an_edge(text, which)
     return found

@@ -5,7 +5,7 @@ A reduction is always the fraction of rows that is dropped: 0 keeps every row, 0
 """
 
 from millpond.archive.design.choosing import Choice, Copy, choose
-from millpond.archive.design.sampling import fractions, keep, kept_fraction, row_hash_sql, seed_of, weight
+from millpond.archive.design.sampling import fractions, keep, kept_fraction, seed_of, weight
 from millpond.types.archive_design import Design, Keep, Summary, parse_design
 
 __all__ = [
@@ -19,7 +19,6 @@ __all__ = [
     "keep",
     "kept_fraction",
     "parse_design",
-    "row_hash_sql",
     "seed_of",
     "weight",
 ]

@@ -1,10 +1,9 @@
-"""Archive segments: writing a split's rows as a Parquet file, and reading rows of a time range back."""
+"""Archive segments: writing a split's rows as a Parquet file."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -14,8 +13,9 @@ from millpond.progress import NEVER
 from millpond.sources.formats.read import arrow_schema
 from millpond.synopses import connection
 from millpond.tables import DurableWrites, Segment
-from millpond.tables.locations import know, located
-from millpond.tables.storage_types import from_storage, storage_schema, to_storage
+from millpond.tables.locations import know
+from millpond.tables.storage_types import to_storage
+from millpond.tables.stored_files import seal_parquet
 from millpond.types import StreamDefinition
 
 #: Columns that every archive has behind the stream's own: row id (intake ordinal and row in the item, so that
@@ -130,6 +130,7 @@ class RowsWriter:
         """The file is whole; the segment to commit once `writes` is finished. At least one `add` came before."""
         assert self._writer is not None and self._file is not None
         self._writer.close()
+        seal_parquet(self._file, self._path)
         size = self._writes.close(self._path, self._file)
         low, high = min(self._edges, default=NEVER), max(self._edges, default=NEVER)
         return Segment(self._name, self._rows, size, low, high, *self._epochs, self._level, blocks=self._blocks)
@@ -146,51 +147,10 @@ def _writer(file: pa.NativeFile, schema: pa.Schema, time: str | None) -> pq.Parq
         use_dictionary=texts,
         column_encoding=deltas or None,
         write_statistics=[time] if time else True,
+        write_page_checksum=True,
     )
 
 
 def _has_differences(kind: pa.DataType) -> bool:
     """Whether Parquet holds values of a type as 32-bit or 64-bit integers."""
     return bool(pa.types.is_integer(kind) or pa.types.is_timestamp(kind) or pa.types.is_date32(kind))
-
-
-def read_rows(
-    paths: Sequence[str],
-    schema: pa.Schema,
-    columns: Iterable[str] | None = None,
-    time: str | None = None,
-    low: int | None = None,
-    high: int | None = None,
-) -> pa.Table:
-    """Rows of archive files, restricted to event times low <= t < high (microseconds) and to `columns`.
-
-    Row groups outside the range are not read.
-    """
-    wanted = schema if columns is None else pa.schema([f for f in schema if f.name in set(columns)])
-    stored = storage_schema(wanted)
-    bounds = []
-    if time is not None and low is not None:
-        bounds.append((time, ">=", _instant(low)))
-    if time is not None and high is not None:
-        bounds.append((time, "<", _instant(high)))
-    tables = [from_storage(_stored_rows(p, stored.names, bounds), wanted) for p in paths]
-    return pa.concat_tables(tables) if tables else wanted.empty_table()
-
-
-def _stored_rows(path: str, names: Sequence[str], bounds: list[tuple[str, str, pa.Scalar]]) -> pa.Table:
-    """Columns of a file, of those that it has: the stream may have got others since it was written."""
-    place, system = located(path)
-    read = partial(
-        pq.read_table, place, filters=bounds or None, partitioning=None, use_threads=False, filesystem=system
-    )
-    try:
-        return read(columns=names)
-    except pa.ArrowInvalid:
-        there = set(pq.read_schema(place, filesystem=system).names)
-        if there.issuperset(names):
-            raise
-        return read(columns=[n for n in names if n in there])
-
-
-def _instant(micros: int) -> pa.Scalar:
-    return pa.scalar(max(-(2**62), min(2**62, micros)), pa.int64()).cast(pa.timestamp("us", "UTC"))

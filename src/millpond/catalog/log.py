@@ -9,6 +9,7 @@ from typing import Any
 
 from millpond.catalog.catalog_state import Catalog
 from millpond.catalog.events import apply
+from millpond.support.checksums import sealed, unsealed, whole_lines
 from millpond.support.damaged_files import reading
 from millpond.support.errors import PondError
 from millpond.tables import append_durably, sync_folder, write_json
@@ -27,12 +28,12 @@ class CatalogLog:
         if os.path.exists(self._path):
             with open(self._path, "rb") as file:
                 data = file.read()
-            whole = data[: data.rfind(b"\n") + 1]
-            if len(whole) != len(data):
-                os.truncate(self._path, len(whole))
             with reading(self._path):
+                whole = whole_lines(data)
+                if len(whole) != len(data):
+                    os.truncate(self._path, len(whole))
                 for line in whole.splitlines():
-                    self.catalog = apply(self.catalog, json.loads(line))
+                    self.catalog = apply(self.catalog, json.loads(unsealed(line)))
         self._file = open(self._path, "ab", buffering=0)  # noqa: SIM115 - open as long as the catalog
         sync_folder(folder)
 
@@ -46,7 +47,7 @@ class CatalogLog:
             for event in events:
                 catalog = apply(catalog, event)
             size = os.fstat(self._file.fileno()).st_size
-            data = b"".join(json.dumps(e, separators=(",", ":")).encode() + b"\n" for e in events)
+            data = b"".join(sealed(json.dumps(e, separators=(",", ":")).encode()) + b"\n" for e in events)
             try:
                 append_durably(self._file.fileno(), data, size)
             except OSError as error:

@@ -8,7 +8,6 @@ indexes to workers.
 from __future__ import annotations
 
 import gc
-import json
 import os
 import threading
 from collections import OrderedDict
@@ -202,7 +201,7 @@ class Register(Reading):
         if status == "paused":
             self._indexes.remove(query, self._rows.streams_of(at))
         elif OPTIONS[row["option"]] != "none":
-            event = json.loads(self._log.read(int(row["offset"]), int(row["length"])))
+            event = self._log.event(int(row["offset"]), int(row["length"]))
             boxes = [boxes_in(s) for s in event["selection"]["sides"]]
             self._indexes.add(query, self._rows.streams_of(at), boxes)
 
@@ -324,7 +323,7 @@ class Register(Reading):
                 at = self._rows.slot(query)
                 if at is not None and query not in self._going:
                     row = self._rows.all[at]
-                    events.append(fit_event(self._log.read(int(row["offset"]), int(row["length"])), selection))
+                    events.append(fit_event(self._log.event(int(row["offset"]), int(row["length"])), selection))
             entry = self._enqueue(events)  # before anything that asks for a place later: what drops one stands behind
         self._log.commit(entry)
 

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
+from millpond.support.checksums import sealed, unsealed
 from millpond.types import Interval, QueryOptions, RowQuery, Variant, from_json
 from millpond.types.json_records import TAG, Written
 
@@ -101,33 +102,37 @@ def add_fragment(new: NewSelection) -> bytes:
         event["version"] = new.version
     if options := compact(new.options):
         event["options"] = options
-    return json.dumps(event, separators=(",", ":")).encode()[1:] + b"\n"
+    return json.dumps(event, separators=(",", ":")).encode()[1:]
 
 
 def add_line(query: int, fragment: bytes) -> bytes:
     """The add line of a query from its fragment."""
-    return b'{"do":"add","id":%d,' % query + fragment
+    return sealed(b'{"do":"add","id":%d,' % query + fragment) + b"\n"
 
 
-def fit_event(line: bytes, selection: RowQuery) -> dict[str, Any]:
+def fit_event(added: dict[str, Any], selection: RowQuery) -> dict[str, Any]:
     """The event that gives the query of an add line, or of such an event's, another definition."""
-    event: dict[str, Any] = json.loads(line)
-    event.pop("replaces", None)  # that was done when it came
-    return {**event, "do": "fit", "selection": compact(_textless(selection))}
+    kept = {k: v for k, v in added.items() if k != "replaces"}  # that was done when it came
+    return {**kept, "do": "fit", "selection": compact(_textless(selection))}
 
 
 def as_added(line: bytes) -> bytes:
     """The line of a query as a log has it that begins with it, in as many bytes.
 
-    >>> as_added(b'{"do":"fit","id":7}')
-    b'{"do":"add","id":7}'
+    >>> as_added(b'{"do":"fit","id":7}\\n')
+    b'{"do":"add","id":7}\\n'
     """
-    return line.replace(b'{"do":"fit"', b'{"do":"add"', 1) if line.startswith(b'{"do":"fit"') else line
+    if not line.startswith(b'{"do":"fit"'):
+        return line
+    written = line.removesuffix(b"\n")
+    plain = unsealed(written)
+    added = plain.replace(b'{"do":"fit"', b'{"do":"add"', 1)
+    return (added if len(plain) == len(written) else sealed(added)) + b"\n"
 
 
 def other_line(event: dict[str, Any]) -> bytes:
     """A line of any other event."""
-    return json.dumps(event, separators=(",", ":")).encode() + b"\n"
+    return sealed(json.dumps(event, separators=(",", ":")).encode()) + b"\n"
 
 
 def boxes_in(side: dict[str, Any]) -> tuple[tuple[Interval, ...], ...]:

@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from millpond.support.checksums import sealed, unsealed, whole_lines
+from millpond.support.damaged_files import reading
 from millpond.support.errors import PondError
 from millpond.tables import append_durably, sync_folder
 
@@ -45,14 +47,17 @@ class RegisterLog:
 
     def _open(self) -> None:
         self._file = os.open(self.path, os.O_RDWR)
-        header = _first_line(self._file)
-        if header is None:  # made by a rename of a whole file: cannot be torn
+        try:
+            with reading(self.path):  # made by a rename of a whole file: cannot be torn
+                first = os.pread(self._file, 4096, 0).partition(b"\n")[0]
+                header = json.loads(unsealed(first))
+                self.generation: int = header["generation"]
+                self.first: int = header["first"]
+                self.next_id: int = header["next_id"]
+        except PondError:
             os.close(self._file)
-            raise PondError(f"{self.path} is not a register of queries; restore it from a backup")
-        self.generation: int = header[0]["generation"]
-        self.first: int = header[0]["first"]
-        self.next_id: int = header[0]["next_id"]
-        self.start: int = header[1]
+            raise
+        self.start = len(first) + 1
         self.size = os.fstat(self._file).st_size
 
     def replay(self, offset: int = 0) -> Iterator[tuple[int, int, dict[str, Any]]]:
@@ -66,14 +71,12 @@ class RegisterLog:
             data = rest + data
             end = data.rfind(b"\n") + 1
             for line in data[:end].splitlines(keepends=True):
-                try:
-                    event = json.loads(line)
-                except ValueError:
-                    raise PondError(f"{self.path} is damaged at byte {at}; restore it from a backup") from None
-                yield at, len(line), event
+                yield at, len(line), self._event(line, at)
                 at += len(line)
             rest = data[end:]
         if at != self.size:
+            with reading(self.path):
+                whole_lines(rest)
             os.ftruncate(self._file, at)
             os.fsync(self._file)
             self.size = at
@@ -141,6 +144,15 @@ class RegisterLog:
             raise PondError(f"the register {self.path} is closed")
         return os.pread(self._file, length, offset)
 
+    def event(self, offset: int, length: int) -> dict[str, Any]:
+        """The event of one line. Raises: PondError when it is not what was written."""
+        return self._event(self.read(offset, length), offset)
+
+    def _event(self, line: bytes, at: int) -> dict[str, Any]:
+        with reading(f"byte {at:,} of {self.path}"):
+            event: dict[str, Any] = json.loads(unsealed(line.removesuffix(b"\n")))
+            return event
+
     def rewrite(self, keep: Callable[[], tuple[int, int, Iterable[bytes]]], swapped: Callable[[], None]) -> None:
         """Replace the file by one of the next generation; appends wait meanwhile.
 
@@ -187,14 +199,4 @@ class RegisterLog:
 
 def _header(generation: int, first: int, next_id: int) -> bytes:
     event = {"do": "log", "generation": generation, "first": first, "next_id": next_id}
-    return json.dumps(event, separators=(",", ":")).encode() + b"\n"
-
-
-def _first_line(file: int) -> tuple[dict[str, Any], int] | None:
-    data = os.pread(file, 4096, 0)
-    end = data.find(b"\n") + 1
-    try:
-        header = json.loads(data[:end])
-    except ValueError:
-        return None
-    return (header, end) if isinstance(header, dict) and header.get("do") == "log" else None
+    return sealed(json.dumps(event, separators=(",", ":")).encode()) + b"\n"

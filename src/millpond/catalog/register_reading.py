@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import threading
 from collections import OrderedDict
 from typing import Any, Literal
@@ -16,6 +15,7 @@ from millpond.catalog.indexes import Indexes
 from millpond.catalog.register_lines import Registered, name_of, registered
 from millpond.catalog.register_log import RegisterLog
 from millpond.catalog.register_rows import DROPPED, LIVE, OPTIONS, PAUSED, STATUS, Rows
+from millpond.support.damaged_files import reading
 from millpond.support.errors import QueryError
 from millpond.synopses.predicate_index.boxes import BoxTable
 
@@ -62,8 +62,9 @@ class Reading:
                 return found
             row = self._rows.all[self._slot(query)].copy()
             status: Literal["live", "paused"] = "paused" if row["status"] == PAUSED else "live"
-            line = self._log.read(int(row["offset"]), int(row["length"]))
-        found = registered(json.loads(line), status)
+            event = self._log.event(int(row["offset"]), int(row["length"]))
+        with reading(self._log.path):
+            found = registered(event, status)
         with self._lock:
             at = self._rows.slot(query)
             now = None if at is None else self._rows.all[at]
@@ -128,9 +129,7 @@ class Reading:
         """
         with self._lock:
             row = self._rows.all[self._slot(query)]
-            line = self._log.read(int(row["offset"]), int(row["length"]))
-        event: dict[str, Any] = json.loads(line)
-        return event
+            return self._log.event(int(row["offset"]), int(row["length"]))
 
     def table(self, stream: int) -> BoxTable:
         """The predicate index of a stream: its live queries that keep anything ready, by id.

@@ -12,6 +12,7 @@ import json
 import os
 import re
 import threading
+import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -23,6 +24,8 @@ import pyarrow as pa
 
 from millpond.functions.calling import UserFunctionError, over_arrays
 from millpond.functions.mergeable_states import adding, finishing, merging
+from millpond.support.checksums import NotAsWritten, sealed, unsealed
+from millpond.support.damaged_files import reading
 from millpond.support.errors import QueryError
 from millpond.types import ADD, FunctionDefinition, from_json, to_json
 
@@ -151,7 +154,8 @@ def share(pond: str, definition: FunctionDefinition, function: Callable[..., Any
         blob: bytes = cloudpickle.dumps(function)
     except Exception as error:
         raise QueryError(f"function '{definition.name}' travels to workers, and cannot be pickled: {error}") from None
-    return json.dumps(to_json(definition)).encode() + b"\n" + blob
+    head = {**to_json(definition), "pickle": zlib.crc32(blob)}
+    return sealed(json.dumps(head, separators=(",", ":")).encode()) + b"\n" + blob
 
 
 def withdraw(pond: str, reference: str) -> None:
@@ -169,9 +173,14 @@ def use(pond: str) -> None:
         reference = name.removesuffix(".pickle")
         if reference == name or reference in _known or not _REFERENCE.fullmatch(reference):
             continue
-        with open(os.path.join(folder, name), "rb") as file:
+        path = os.path.join(folder, name)
+        with open(path, "rb") as file:
             head, _, blob = file.read().partition(b"\n")
-        definition = from_json(FunctionDefinition, json.loads(head))
+        with reading(path):
+            told = json.loads(unsealed(head))
+            if told.pop("pickle", zlib.crc32(blob)) != zlib.crc32(blob):
+                raise NotAsWritten("its checksum is another's")
+            definition = from_json(FunctionDefinition, told)
         try:
             put(Function(definition, cloudpickle.loads(blob)))
         except Exception as error:

@@ -292,11 +292,6 @@ def absorb_announced(
     return StreamProgress(reached, high, state.median, reached >= FOREVER, partitions, further)
 
 
-def clock_bound(state: StreamProgress, options: StreamOptions, clock: int, arrival: int | None = None) -> int:
-    """The bound that a tick at `clock` would announce without new data."""
-    return absorb(state, options, (), clock, arrival=arrival).bound
-
-
 def ahead_mask(
     times: NDArray[np.int64], options: StreamOptions, median: int | None
 ) -> tuple[NDArray[np.bool_] | None, int | None]:

@@ -18,13 +18,13 @@ import numpy as np
 import pyarrow as pa
 
 from millpond.progress import NEVER
-from millpond.sources.formats.opening import vanished
 from millpond.sources.formats.parquet import found_in, match, needed_columns
 from millpond.sources.formats.shape import Read, whole
 from millpond.sources.intake_log import IntakeLog, Item
 from millpond.support.sql import quote
 from millpond.synopses.enums import query_ordered
 from millpond.tables import read_json, remove_file, write_durably, write_json
+from millpond.tables.stored_files import read_arrow, write_arrow
 from millpond.types import StreamDefinition
 
 _FILE: Final = re.compile(r"e(\d{12})-(\d{5})-(\d+)\.arrow")
@@ -63,12 +63,9 @@ def write_part(folder: str, epoch: int, task: int, rows: pa.Table) -> str | None
         return None
     os.makedirs(folder, exist_ok=True)
     name = file_name(epoch, task, rows.num_rows)
-
-    def write(file: object) -> None:
-        with pa.ipc.new_file(file, rows.schema) as writer:
-            writer.write_table(rows.unify_dictionaries().combine_chunks())
-
-    write_durably(os.path.join(folder, name), write)
+    write_durably(
+        os.path.join(folder, name), lambda file: write_arrow(file, rows.unify_dictionaries().combine_chunks())
+    )
     return name
 
 
@@ -231,17 +228,12 @@ def read(
 ) -> Read:
     """See `formats.read.read`. Answers come in order of event time, and of their values where that is equal.
 
-    Raises: SourceError when a file is gone.
+    Raises: PondError when a file is gone, or damaged.
     """
     folder = os.path.dirname(item.path)
-    tables = []
-    for part in item.parts:
-        try:
-            tables.append(pa.ipc.open_file(pa.memory_map(os.path.join(folder, part))).read_all())
-        except OSError as error:
-            raise vanished(item, error) from error
-    if not tables:
+    if not item.parts:
         return whole(definition, columns)
+    tables = [read_arrow(os.path.join(folder, part)) for part in item.parts]
     table = pa.concat_tables(tables, promote_options="permissive")
     if definition.derived is not None and definition.derived.as_one:
         table = _sorted(table, [definition.options.time, *(c.name for c in definition.columns)], db)

@@ -22,6 +22,8 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from millpond.support.checksums import is_whole, sealed, unsealed, whole_lines
+from millpond.support.damaged_files import reading
 from millpond.support.errors import PondError
 from millpond.tables.durable_files import append_durably, sync_folder
 
@@ -124,7 +126,8 @@ class IntakeLog:
         if new:
             os.fsync(self._file)
             sync_folder(self.folder)
-        self._size = self._load()
+        with reading(str(self.path)):
+            self._size = self._load()
 
     @property
     def length(self) -> int:
@@ -171,7 +174,7 @@ class IntakeLog:
         """Record that the stream's bounded source has ended (`DRAIN FINAL`); it survives a restart."""
         with self._lock:
             if self._ended_at is None:
-                self._write([json.dumps({"end": True, "items": len(self._items)})])
+                self._write([json.dumps({"end": True, "items": len(self._items)}, separators=(",", ":"))])
                 self._ended_at = len(self._items)
 
     def close(self) -> None:
@@ -190,7 +193,7 @@ class IntakeLog:
     def _write(self, lines: list[str]) -> None:
         if self._file < 0:
             raise PondError(f"the intake log {self.path} is closed")
-        data = ("\n".join(lines) + "\n").encode("ascii")
+        data = b"".join(sealed(line.encode("ascii")) + b"\n" for line in lines)
         try:
             append_durably(self._file, data, self._size)
         except OSError as error:
@@ -200,10 +203,10 @@ class IntakeLog:
     def _load(self) -> int:
         """Read the file, cut a torn tail, and return the number of good bytes."""
         data = self.path.read_bytes()
-        good = data.rfind(b"\n") + 1
+        good = len(whole_lines(data))
         lines = data[:good].split(b"\n")[:-1]
         try:
-            records = json.loads(b"[" + b",".join(lines) + b"]") if lines else []
+            records = json.loads(b"[" + b",".join(map(unsealed, lines)) + b"]") if lines else []
         except ValueError:
             records, good = self._salvage(lines)
         if len(records) != len(lines) and good == len(data):
@@ -226,16 +229,17 @@ class IntakeLog:
         return sum(len(line) + 1 for line in lines[:keep]) if keep < len(records) else None
 
     def _salvage(self, lines: list[bytes]) -> tuple[list[Any], int]:
-        """The records before the first bad line; nothing but bad lines may follow it (blocks lost in a power cut)."""
+        """The records before the first bad line, where that and what follows are blocks lost in a power cut."""
         records: list[Any] = []
         good = 0
         bad: int | None = None
         for number, line in enumerate(lines):
             try:
-                record = json.loads(line)
+                record = json.loads(unsealed(line))
             except ValueError:
                 bad = number if bad is None else bad
-                continue
+                if not is_whole(line):
+                    continue
             if bad is not None:
                 raise PondError(f"the intake log {self.path} is damaged at line {bad + 1}: restore it from a copy")
             records.append(record)

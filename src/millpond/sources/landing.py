@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from millpond.sources.intake_log import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
 from millpond.support.errors import PondError, SourceError
+from millpond.tables.stored_files import arrow_parts
 from millpond.types import DAY
 
 #: How long an idempotency key is remembered, microseconds.
@@ -152,17 +153,14 @@ class Landing:
 
     def _write(self, path: Path, table: pa.Table) -> tuple[int, str, int]:
         """Write the file under a temporary name, make it durable, rename it; its size, checksum and time."""
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table.combine_chunks())
-        data = sink.getvalue()
+        parts = [memoryview(part) for part in arrow_parts(table.combine_chunks())]
         temporary = path.with_suffix(".tmp")
         try:
             descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o644)
             with open(descriptor, "wb", buffering=0) as file:
-                view = memoryview(data)
-                while view:
-                    view = view[file.write(view) or 0 :]
+                for view in parts:
+                    while view:
+                        view = view[file.write(view) or 0 :]
                 os.fsync(descriptor)
                 mtime = os.fstat(descriptor).st_mtime_ns
             os.rename(temporary, path)
@@ -171,7 +169,8 @@ class Landing:
             _remove(temporary)
             _remove(path)
             raise PondError(f"{path}: cannot be written: {error.strerror or error}") from error
-        return data.size, checksum(bytes(data[:HEAD_BYTES])), mtime
+        head = b"".join(bytes(part[:HEAD_BYTES]) for part in parts)
+        return sum(part.nbytes for part in parts), checksum(head), mtime
 
 
 def _remove(path: str | Path) -> bool:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from millpond.support.errors import PondError
+from millpond.support.errors import LostFile, PondError
 
 #: What readers raise for content that is not what was written: JSON's, Arrow's and our own.
-_DAMAGE = (ValueError, KeyError, TypeError, IndexError, AttributeError, EOFError)
+_DAMAGE = (ArithmeticError, AttributeError, EOFError, LookupError, NotImplementedError, TypeError, ValueError)
 
 
 def damaged(path: str, error: BaseException) -> PondError:
@@ -16,6 +16,11 @@ def damaged(path: str, error: BaseException) -> PondError:
     said = " ".join(str(error).split())[:200]
     why = f"it lacks {said}" if isinstance(error, KeyError) else said
     return PondError(f"{path} is damaged: {why}; restore the pond, or this part of it, from a copy")
+
+
+def lost(path: str) -> LostFile:
+    """The error of a file that must be there and is not."""
+    return LostFile(f"{path} is missing, and the pond needs it; restore the pond, or this part of it, from a copy")
 
 
 @contextmanager
@@ -37,6 +42,8 @@ def reading(path: str) -> Iterator[None]:
     """
     try:
         yield
+    except LostFile:
+        raise
     except _DAMAGE as error:
         raise damaged(path, error) from error
     except OSError as error:
@@ -45,4 +52,4 @@ def reading(path: str) -> Iterator[None]:
         raise damaged(path, error) from error
 
 
-__all__ = ["damaged", "reading"]
+__all__ = ["damaged", "lost", "reading"]

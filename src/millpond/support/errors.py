@@ -87,6 +87,10 @@ class PondError(MillpondError):
     """The pond cannot do this now: it is locked by another process, damaged, or of another version."""
 
 
+class LostFile(PondError, FileNotFoundError):
+    """A file of the pond is not there any more; whoever expects that it may be gone catches FileNotFoundError."""
+
+
 class SourceError(MillpondError):
     """A source cannot be read: the path does not exist, a format is not known, data does not fit the stream."""
 

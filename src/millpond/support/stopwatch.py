@@ -1,10 +1,8 @@
-"""Seconds that something takes by itself, by a clock that may be another one."""
+"""Seconds that something takes by itself."""
 
 from __future__ import annotations
 
 import time as clock
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 
 try:
     import resource
@@ -22,8 +20,7 @@ class Watch:
     """Seconds that something takes by itself, lap after lap.
 
     While the thread never waits these are of the processor, so that what runs beside it on a busy machine does not
-    count; when it waits (for an answer of a server, say) they are those that pass. Within `measured_by` they are those
-    of another clock.
+    count; when it waits (for an answer of a server, say) they are those that pass.
     """
 
     def __init__(self) -> None:
@@ -37,36 +34,7 @@ class Watch:
         return now[0] - before[0] if waited else now[1] - before[1]
 
 
-def _of_thread() -> Reading:
+def _reading() -> Reading:
     """Seconds passed and used, and how often this thread has given the processor away by itself; None: not known."""
     waits = None if _THREAD is None else resource.getrusage(_THREAD).ru_nvcsw
     return clock.perf_counter(), clock.thread_time(), waits
-
-
-_reading: Callable[[], Reading] = _of_thread
-
-
-@contextmanager
-def measured_by(seconds: Callable[[], float]) -> Iterator[None]:
-    """Have every watch of this process read another clock.
-
-    What rests on measured times (orders of filters and of joins) is then a function of what that clock says: a test or
-    a simulation says itself what things cost.
-
-    Args:
-        seconds: gives the seconds that have passed; it never goes back.
-
-    Example:
-        >>> now = [0.0]
-        >>> with measured_by(lambda: now[0]):
-        ...     watch = Watch()
-        ...     now[0] += 2.5
-        ...     watch.lap()
-        2.5
-    """
-    global _reading
-    before, _reading = _reading, lambda: (seconds(), 0.0, None)
-    try:
-        yield
-    finally:
-        _reading = before

@@ -17,9 +17,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from millpond.support.damaged_files import reading
 from millpond.tables.durable_files import write_durably
 from millpond.tables.segments import Segment
+from millpond.tables.stored_files import open_parquet, seal_parquet
 from millpond.tables.writes import DurableWrites
 
 SCHEMA = pa.schema(
@@ -176,16 +176,24 @@ def write_chunks(
             piece = chunk.table.slice(at, step)
             rows.append((Chunk(chunk.owner, chunk.kind, chunk.epoch, chunk.low, chunk.high, piece), pack(piece)))
 
-    def write(file: object) -> None:
+    path = os.path.join(folder, name)
+
+    def write(file: pa.NativeFile) -> None:
         with pq.ParquetWriter(
-            file, SCHEMA, compression="lz4", use_dictionary=["owner", "kind"], write_statistics=_HEAD
+            file,
+            SCHEMA,
+            compression="lz4",
+            use_dictionary=["owner", "kind"],
+            write_statistics=_HEAD,
+            write_page_checksum=True,
         ) as writer:
             for one, payload in rows:
                 values = [one.owner, one.kind, one.epoch, one.low, one.high, one.table.num_rows]
                 arrays = [pa.array([v], SCHEMA.field(i).type) for i, v in enumerate(values)]
                 writer.write_batch(pa.record_batch([*arrays, binary(payload)], schema=SCHEMA))
+        seal_parquet(file, path)
 
-    size = (write_durably if writes is None else writes.write)(os.path.join(folder, name), write)
+    size = (write_durably if writes is None else writes.write)(path, write)
     epochs = [c.epoch for c, _ in rows] or [epoch or 0]
     return Segment(
         name,
@@ -212,7 +220,7 @@ def read_chunks(
         wanted: (owner, kind, epoch, low, high) -> whether to read the chunk.
     """
     for path in paths:
-        with reading(path), pq.ParquetFile(path, memory_map=True) as file:
+        with open_parquet(path) as file:
             head = file.read(columns=_HEAD).to_pylist()
             at = 0
             for index in range(file.metadata.num_row_groups):
@@ -230,7 +238,7 @@ def read_chunks(
 
 def read_heads(path: str, owner: str) -> Iterator[tuple[str, int, int]]:
     """(kind, epoch, rows) of the chunks of an owner in a file; no payload is read."""
-    with reading(path), pq.ParquetFile(path, memory_map=True) as file:
+    with open_parquet(path) as file:
         head = file.read(columns=["owner", "kind", "epoch", "rows"])
     for each in head.filter(pc.equal(head["owner"], owner)).to_pylist():
         yield each["kind"], each["epoch"], each["rows"]
@@ -238,7 +246,7 @@ def read_heads(path: str, owner: str) -> Iterator[tuple[str, int, int]]:
 
 def chunk_sizes(path: str) -> Iterator[tuple[str, int, int]]:
     """(owner, rows, bytes) of the chunks in a file; no payload is read."""
-    with reading(path), pq.ParquetFile(path, memory_map=True) as file:
+    with open_parquet(path) as file:
         head = file.read(columns=["owner", "rows"])
         groups, payload = file.metadata, SCHEMA.get_field_index("payload")
         sizes = [groups.row_group(i).column(payload).total_compressed_size for i in range(groups.num_row_groups)]

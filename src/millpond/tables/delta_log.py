@@ -14,13 +14,13 @@ import os
 import re
 import time
 import uuid
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.transaction import (
     AddAction,
@@ -31,10 +31,12 @@ from deltalake.transaction import (
     create_table_with_add_actions,
 )
 
+from millpond.support.checksums import NotAsWritten
 from millpond.support.damaged_files import damaged, reading
 from millpond.support.errors import PondError
 from millpond.tables.durable_files import sync_folder
-from millpond.tables.locations import file_names, is_remote, open_input, options_of, read_bytes, size_of, write_bytes
+from millpond.tables.locations import file_names, is_remote, options_of, read_bytes, size_of, write_bytes
+from millpond.tables.stored_files import open_parquet
 
 #: After so many commits the log is summed up in a checkpoint.
 CHECKPOINT_EVERY = 50
@@ -75,8 +77,8 @@ def read_log(folder: str) -> Logged:
     checkpoints = [n for n in names if ".checkpoint" in n and n.endswith(".parquet")]
     if checkpoints:
         path = os.path.join(log, checkpoints[-1])
-        with reading(path), open_input(path) as file:
-            for row in pq.read_table(file, columns=["add", "txn", "metaData"]).to_pylist(maps_as_pydicts="strict"):
+        with open_parquet(path) as file:
+            for row in file.read(["add", "txn", "metaData"]).to_pylist(maps_as_pydicts="strict"):
                 _take(found, {name: value for name, value in row.items() if value is not None})
         found.version = int(checkpoints[-1].split(".")[0])
     for name in names:
@@ -86,19 +88,28 @@ def read_log(folder: str) -> Logged:
             raise FileNotFoundError(f"{log} has no version {found.version + 1}")
         path = os.path.join(log, name)
         with reading(path):
-            for line in read_bytes(path).splitlines():
-                _take(found, json.loads(line))
+            for action in _actions(read_bytes(path)):
+                _take(found, action)
         found.version += 1
     return found
 
 
+def _actions(commit: bytes) -> list[dict[str, Any]]:
+    """The actions of a commit. Raises: NotAsWritten, and what JSON's reader raises."""
+    first, _, rest = commit.partition(b"\n")
+    actions = [json.loads(line) for line in (first, *rest.splitlines())]
+    if actions[0].get("commitInfo", {}).get("crc", zlib.crc32(rest)) != zlib.crc32(rest):
+        raise NotAsWritten("its checksum is another's")
+    return actions
+
+
 def _take(found: Logged, action: dict[str, Any]) -> None:
-    """Take in one action of a log."""
+    """Take in one action of a log. Raises: KeyError and the like where it is not what was written."""
     if "add" in action:
         add = action["add"]
         found.files[add["path"]] = add["size"], add["stats"]
     elif "remove" in action:
-        found.files.pop(action["remove"]["path"], None)
+        del found.files[action["remove"]["path"]]
     elif "txn" in action:
         found.transactions[action["txn"]["appId"]] = action["txn"]["version"]
     elif "metaData" in action:
@@ -284,10 +295,16 @@ def _now() -> int:
 
 
 def _put(folder: str, version: int, actions: Iterable[dict[str, Any]]) -> None:
-    """Write a version of a log, durably. Raises: PondError when somebody else has written it."""
+    """Write a version of a log, durably: what it says of itself, with the checksum of the rest, and the rest.
+
+    Raises: PondError when somebody else has written it.
+    """
     log = os.path.join(folder, "_delta_log")
     target = os.path.join(log, f"{version:020d}.json")
-    text = "".join(json.dumps(action, separators=(",", ":")) + "\n" for action in actions).encode()
+    info, *others = actions
+    rest = b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in others)
+    told = {"commitInfo": {**info["commitInfo"], "crc": zlib.crc32(rest)}}
+    text = json.dumps(told, separators=(",", ":")).encode() + b"\n" + rest
     if is_remote(folder):  # its storage handler has no call that puts a file only where there is none
         if size_of(target) is not None:
             raise _changed(folder)

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 
+from millpond.support.checksums import sealed, unsealed
 from millpond.support.damaged_files import reading
 from millpond.types import from_json
 
@@ -64,9 +65,10 @@ def append_durably(file: int, data: bytes, at: int) -> None:
 
 
 def write_json(path: str, value: Any, sync: bool = True) -> None:
-    """`value` as JSON, durably; keys are sorted, so that equal values give equal bytes."""
+    """`value` as JSON, durably; keys are sorted, so that equal values give equal bytes. An object has a checksum."""
     data = json.dumps(value, separators=(",", ":"), sort_keys=True).encode()
-    write_durably(path, lambda file: file.write(data), sync)
+    checked = sealed(data) if isinstance(value, dict) else data
+    write_durably(path, lambda file: file.write(checked), sync)
 
 
 def read_json(path: str) -> Any:
@@ -74,7 +76,7 @@ def read_json(path: str) -> Any:
     with open(path, "rb") as file:
         data = file.read()
     with reading(path):
-        return json.loads(data)
+        return json.loads(unsealed(data))
 
 
 def read_record(kind: type[T], path: str) -> T:

@@ -10,7 +10,6 @@ An object is whole when it is there, and durable: nothing is renamed and nothing
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -22,7 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from deltalake.fs import DeltaStorageHandler
 
-from millpond.tables.durable_files import remove_file, temporary_name, write_json
+from millpond.tables.durable_files import read_json, remove_file, temporary_name, write_json
 
 #: The file of a pond with the options of its object store. It may hold secrets: nobody else may read it.
 OPTIONS = "storage.json"
@@ -78,9 +77,8 @@ def write_options(pond: str, options: Mapping[str, str]) -> None:
 def read_options(pond: str) -> dict[str, str]:
     """The options of a pond's object store; none when it was opened without."""
     try:
-        with open(os.path.join(pond, OPTIONS), encoding="utf-8") as file:
-            found: dict[str, str] = json.load(file)
-            return found
+        found: dict[str, str] = read_json(os.path.join(pond, OPTIONS))
+        return found
     except FileNotFoundError:
         return {}
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import os
 import threading
-from collections.abc import Container, Iterable, Sequence
+import zlib
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
@@ -17,6 +18,8 @@ import pyarrow as pa
 from deltalake import Schema
 from deltalake.transaction import AddAction, RemoveAction
 
+from millpond.support.checksums import NotAsWritten
+from millpond.support.damaged_files import reading
 from millpond.tables.delta_log import log_of, read_log
 from millpond.tables.locations import file_names, make_folder
 
@@ -68,7 +71,7 @@ class SegmentTable:
         make_folder(folder)
         self._log = log_of(folder, schema)
         self.evolve(schema)
-        self._segments: dict[str, Segment] = {p: _segment(p, *f) for p, f in self._log.files.items()}
+        self._segments = {s.path: s for s in _segments(folder, self._log.files)}
         self._snapshot: Snapshot = tuple(self._segments.values()), self._log.transactions.get(_REMOVED)
         self._garbage: list[str] = []
 
@@ -180,6 +183,7 @@ class SegmentTable:
         ]
         if (segment.kept, segment.blocks, segment.sole) != (1.0, 0, False):
             stats["millpond"] += [segment.kept, segment.blocks, segment.sole]
+        stats["crc"] = _checksum(segment.path, segment.size, stats)  # stays with the text in checkpoints
         return AddAction(segment.path, segment.size, {}, _epoch_ms(segment), changed, json.dumps(stats))
 
 
@@ -188,13 +192,26 @@ def live_segments(folder: str) -> tuple[Segment, ...]:
 
     Raises: as `read_log`.
     """
-    return tuple(_segment(path, *file) for path, file in read_log(folder).files.items())
+    return _segments(folder, read_log(folder).files)
+
+
+def _segments(folder: str, files: Mapping[str, tuple[int, str]]) -> tuple[Segment, ...]:
+    """The segments that a log names. Raises: PondError."""
+    with reading(os.path.join(folder, "_delta_log")):
+        return tuple(_segment(path, *file) for path, file in files.items())
 
 
 def _segment(path: str, size: int, stats: str) -> Segment:
     value = json.loads(stats)
+    if "crc" in value and value.pop("crc") != _checksum(path, size, value):
+        raise NotAsWritten(f"what it says of {path} is not what was written")
     low, high, first, last, level, shard, *copy = value["millpond"]
     return Segment(path, value["numRecords"], size, low, high, first, last, level, shard, *copy)
+
+
+def _checksum(path: str, size: int, stats: dict[str, Any]) -> int:
+    """Of what a log says of a file."""
+    return zlib.crc32(json.dumps([path, size, stats]).encode())
 
 
 def _epoch_ms(segment: Segment) -> int:

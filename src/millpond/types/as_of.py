@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import datetime as dt
+from contextlib import suppress
 from typing import Any, Literal, TypeAlias
 
 from millpond.support.errors import QueryError
 from millpond.types.durations import parse_timestamp
 from millpond.types.instants import micros_of
+
+#: What an instant looks like, for people.
+INSTANT = "an instant such as '2026-01-01 12:00:00' (UTC unless it has an offset)"
 
 #: What AS OF says: now, from final data only, an instant in microseconds, or an epoch.
 AsOf: TypeAlias = "Literal['watermark'] | tuple[Literal['timestamp', 'epoch'], int] | None"
@@ -31,19 +35,14 @@ def as_of_moment(value: Any) -> AsOf:
         return "timestamp", micros_of(value)
     if isinstance(value, int) and not isinstance(value, bool):
         return "epoch", value
-    if isinstance(value, str):
-        return "timestamp", timestamp_of(value)
-    raise QueryError(f"as_of = {value!r}: pass 'watermark', an instant, or ('epoch', n)")
+    with suppress(ValueError):
+        if isinstance(value, str):
+            return "timestamp", parse_timestamp(value)
+    raise QueryError(f"as_of = {value!r}: pass 'watermark', {INSTANT}, or ('epoch', n)")
 
 
-def not_an_edge(value: Any, which: str) -> QueryError:
-    """The error for a value that is no edge of a window."""
-    return QueryError(f"{which.lower()} = {value!r}: pass an instant, or a text such as 'NOW - INTERVAL 5 MINUTES'")
-
-
-def timestamp_of(text: str) -> int:
-    """An instant as text in microseconds. Raises: QueryError for what is none."""
-    try:
-        return parse_timestamp(text)
-    except ValueError as error:
-        raise QueryError(f"{error}; write an instant as '2026-01-01 12:00:00', UTC unless it has an offset") from None
+def not_an_edge(value: Any, which: str, why: str = "") -> QueryError:
+    """The error for a value that is no edge of a window. why: what is wrong with it, where that is known."""
+    told = f"{why}; " if why else ""
+    would = f"pass {INSTANT}, or a text such as 'NOW - INTERVAL 5 MINUTES'"
+    return QueryError(f"{which.lower()} = {value!r}: {told}{would}")

@@ -32,10 +32,15 @@ def leads_away(path: str) -> bool:
 
 @dataclass(frozen=True)
 class Generated:
-    """A column that no source gives: DuckDB SQL over the columns that sources do give."""
+    """A column that no source gives: DuckDB SQL over the columns that sources do give.
+
+    event_time, time_format: the options that stand for it, of an event time that is not declared among the columns.
+    """
 
     column: str
     sql: str
+    event_time: str = ""
+    time_format: str = ""
 
 
 @dataclass(frozen=True)

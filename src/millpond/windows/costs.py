@@ -1,6 +1,7 @@
 """The cost rule of panes: whether a window aggregate is made from panes, from differences of panes, or directly.
 
-Li 2008, section 6.2.3, costs (6.1) to (6.4) per answer of a window. A decider: numbers in, a choice out.
+Li 2008, section 6.2.3, costs (6.1) to (6.3) per answer of a window; (6.4) needs the rows themselves in order, which no
+plan here keeps. A decider: numbers in, a choice out.
 """
 
 from __future__ import annotations
@@ -40,17 +41,13 @@ class Measured:
 
 @dataclass(frozen=True)
 class Decision:
-    """A plan and the cost of each; `differential` is None for aggregates that have no difference.
-
-    direct_differential: (6.4), for comparison: it needs the rows themselves in order, which no plan here keeps.
-    """
+    """A plan and the cost of each; `differential` is None for aggregates that have no difference."""
 
     plan: Plan
     measured: Measured
     panes: float
     differential: float | None
     direct: float
-    direct_differential: float | None
 
     @property
     def text(self) -> str:
@@ -85,10 +82,9 @@ def decide(measured: Measured, differential: bool, weights: Weights | None = Non
     whole = made + w.pane * panes * m.groups
     changed = made + 2 * w.pane * m.groups * m.step if differential else None
     direct = w.direct * m.tuples
-    buffered = 2 * w.direct * m.step * m.tuples / panes if differential else None
     plan: Plan = "panes"
     if changed is not None and changed < whole:
         plan = "differential"
     if direct < (whole if changed is None else min(whole, changed)):
         plan = "direct"
-    return Decision(plan, measured, whole, changed, direct, buffered)
+    return Decision(plan, measured, whole, changed, direct)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from millpond.answers.describe.watermarks import next_end, states_of_sources, waits_for
 from millpond.archive.open_archives import Archives
@@ -20,6 +19,7 @@ from millpond.manifests.records import Published, StreamCounts
 from millpond.progress import NEVER, StreamProgress, now
 from millpond.sources.files import FileSource
 from millpond.tables.storage_types import from_storage
+from millpond.tables.stored_files import read_parquet
 from millpond.types import StreamDefinition, WindowQuery
 from millpond.types.instants import moment
 from millpond.types.results import DeadCause, DrainReport, QueryReport, StreamReport
@@ -120,7 +120,7 @@ def dead_causes(runtime: StreamRuntime, known: frozenset[str], after: int, until
     for file in sorted(runtime.dead.segments, key=lambda s: s.path):
         if file.path not in known and file.first_epoch <= until:
             path = os.path.join(runtime.dead.folder, file.path)
-            found = from_storage(pq.read_table(path, partitioning=None), runtime.dead.schema).drop_columns("record")
+            found = from_storage(read_parquet(path), runtime.dead.schema).drop_columns("record")
             # letters of a back-fill are of earlier epochs than the one that brings them
             new = pc.greater(found["epoch"], after) if file.level else pc.less_equal(found["epoch"], until)
             tables.append(found.filter(new))

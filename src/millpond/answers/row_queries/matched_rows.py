@@ -11,7 +11,7 @@ from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 import duckdb
@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from millpond.answers.archive_jobs import ANSWER_ROWS, QUICK_ROWS
 from millpond.answers.row_queries.hot import HotBlock, View, archive_segments
-from millpond.answers.row_queries.stretch import Matching, Stretch
+from millpond.answers.row_queries.stretch import Matching, Stretch, parts_in
 from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import ScanSplit, divided, whole_files
@@ -193,19 +193,11 @@ def hot_parts(view: View, matching: Matching, stretch: Stretch, after: int = 0) 
 
     Blocks without rows of epochs after `after` are passed over.
     """
-    found = []
     begin, end = stretch.begin, stretch.end
-    for block in view.blocks:
-        if end is not None and block.low > end:
-            break  # blocks are in the order of their least time
-        if (begin is not None and block.high < begin) or block.last_epoch <= after:
-            continue
-        low, high = stretch.rows_of(block)
-        if low < high:
-            rows = matching(block, low, high)
-            if len(rows):
-                found.append((block, rows))
-    return found
+    # Blocks are in the order of their least time.
+    begun = view.blocks if end is None else takewhile(lambda b: b.low <= end, view.blocks)
+    met = (b for b in begun if (begin is None or b.high >= begin) and b.last_epoch > after)
+    return parts_in(met, matching, stretch)
 
 
 def in_order(found: Sequence[tuple[HotBlock, Rows]], columns: Sequence[str]) -> pa.Table:

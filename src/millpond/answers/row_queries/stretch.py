@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -111,28 +110,3 @@ def parts_in(blocks: Iterable[Any], matching: Matching, stretch: Stretch) -> lis
             if len(rows):
                 found.append((block, rows))
     return found
-
-
-def gather(
-    blocks: Sequence[Any], matching: Matching, stretch: Stretch, columns: Sequence[str] | None = None
-) -> pa.Table | None:
-    """The matching rows of a stretch in the stream's total order; None when no block has any.
-
-    Arguments:
-        columns: the columns wanted; None: all. Blocks may overlap in time.
-    """
-    return _in_order(parts_in(blocks, matching, stretch), columns)
-
-
-def _in_order(found: Sequence[tuple[Any, NDArray[Any]]], columns: Sequence[str] | None) -> pa.Table | None:
-    if not found:
-        return None
-    names = None if columns is None else list(columns)
-    taken = [(block.rows if names is None else block.rows.select(names)).take(pa.array(rows)) for block, rows in found]
-    table = pa.concat_tables(taken)
-    times = [block.times[rows] for block, rows in found]
-    if all(a[-1] < b[0] for a, b in itertools.pairwise(times)):
-        return table
-    ids = np.concatenate([block.ids[rows] for block, rows in found])
-    order = np.lexsort((ids, np.concatenate(times)))
-    return table if bool(np.all(order[1:] > order[:-1])) else table.take(pa.array(order))

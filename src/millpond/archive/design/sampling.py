@@ -79,24 +79,3 @@ def weight(kept: float) -> float:
     4.0
     """
     return 1 / kept
-
-
-def row_hash_sql(column: str, seed: int) -> str:
-    """u as DuckDB SQL over a BIGINT column with row ids; the same number as `fractions` gives.
-
-    >>> import duckdb
-    >>> sql = row_hash_sql("i", 7)
-    >>> [u for (u,) in duckdb.sql(f"SELECT {sql} FROM (VALUES (0::BIGINT), (-5)) t(i)").fetchall()] == list(
-    ...     fractions(np.array([0, -5]), 7)
-    ... )
-    True
-    """
-    mask = f"{_ALL}::UHUGEINT"
-    offset = (((seed + 1) * _GAMMA) & _ALL) + (1 << 64)  # stays above zero for negative ids
-    start = f"((({column})::HUGEINT + {offset}::HUGEINT)::UHUGEINT & {mask})"
-    steps = (("x", 30, _FIRST), ("y", 27, _SECOND))
-    inner = start
-    for name, shift, factor in steps:
-        mixed = f"(xor({name}, {name} >> {shift}) * {factor}::UHUGEINT) & {mask}"
-        inner = f"list_transform([{inner}], lambda {name}: {mixed})[1]"
-    return f"(list_transform([{inner}], lambda z: xor(z, z >> 31) >> 11)[1]::DOUBLE / {1 << 53})"

@@ -28,10 +28,9 @@ from millpond.archive.planning.scan_tasks import ScanSplit
 from millpond.archive.planning.sections import Piece
 from millpond.archive.reading.counters import Counters
 from millpond.archive.reading.held_rows import HeldRows
-from millpond.support.damaged_files import reading
 from millpond.tables import Segment
-from millpond.tables.locations import is_remote, open_input
 from millpond.tables.storage_types import from_storage, storage_schema
+from millpond.tables.stored_files import open_parquet
 from millpond.types import WEIGHT, StreamDefinition, micros_of
 
 #: Rows of a batch at most.
@@ -121,11 +120,7 @@ class ArchiveReader:
         schema = self._schema.remove(len(self._schema) - 1) if self.weighted else self._schema
         time, stored = self.stream.options.time, storage_schema(schema)
         path = file_path(self.pond, self.stream, piece.copy, piece.segment)
-        with (
-            reading(path),
-            open_input(path) as opened,
-            pq.ParquetFile(opened, pre_buffer=is_remote(path)) as file,
-        ):
+        with open_parquet(path) as file:
             groups = groups_in(file.metadata, time, wanted, piece.groups)
             written = set(file.schema_arrow.names)  # the stream may have got other columns since
             there = [n for n in stored.names if n in written]
@@ -168,10 +163,9 @@ class ArchiveReader:
     def _full(self, segment: Segment, copy: str, wanted: Range, columns: Sequence[str]) -> tuple[int, int]:
         """Row groups and bytes of some columns of a file that can hold rows of a range."""
         path = file_path(self.pond, self.stream, copy, segment)
-        with reading(path), open_input(path) as file:
-            metadata = pq.read_metadata(file)
-        groups = groups_in(metadata, self.stream.options.time, wanted)
-        return len(groups), stored_bytes(metadata, groups, columns)
+        with open_parquet(path) as file:
+            groups = groups_in(file.metadata, self.stream.options.time, wanted)
+            return len(groups), stored_bytes(file.metadata, groups, columns)
 
 
 def together(batches: Iterable[pa.Table]) -> Iterator[pa.Table]:

@@ -14,7 +14,6 @@ from typing import Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.ipc
 import pyarrow.parquet as pq
 
 from millpond.archive import fractions, seed_of
@@ -28,8 +27,9 @@ from millpond.sources.table_sources.versions import TableState, table_folder, ve
 from millpond.support.errors import PondError
 from millpond.synopses.blocks import event_times
 from millpond.tables import Segment, read_json
-from millpond.tables.locations import folder_names, open_input, reason_of, size_of
+from millpond.tables.locations import folder_names, reason_of, size_of
 from millpond.tables.segments import live_segments
+from millpond.tables.stored_files import open_parquet, read_arrow, read_parquet
 from millpond.types import StreamDefinition, TableDefinition, from_json, micros_of
 
 
@@ -113,15 +113,14 @@ def check_versions(pond: str, table: TableDefinition) -> Checked:
         path = version_path(folder, version)
         found.files += 1
         try:
-            with pa.memory_map(path) as file:
-                rows = pa.ipc.open_file(file).read_all()
+            rows = read_arrow(path)
             rows.validate(full=True)
         except FileNotFoundError:
             # An epoch that has ended meanwhile may have been the last to name it.
             if version in versions_named(pond, table) or version == last.version:
                 found.faults.append(f"version {version}: the file is missing")
             continue
-        except (pa.ArrowException, OSError) as error:
+        except (PondError, pa.ArrowException, OSError) as error:
             found.faults.append(f"version {version}: it cannot be read: {reason_of(error)}")
             continue
         found.rows, found.bytes = found.rows + rows.num_rows, found.bytes + os.path.getsize(path)
@@ -194,11 +193,11 @@ def _faults(folder: str, stream: StreamDefinition, segment: Segment, columns: fr
     if size != segment.size:
         yield f"it has {size} bytes, not {segment.size}"
     try:
-        with open_input(path) as opened, pq.ParquetFile(opened) as file:
+        with open_parquet(path) as file:
             if segment.blocks and file.metadata.num_row_groups != segment.blocks:
                 yield f"it has {file.metadata.num_row_groups} blocks, not {segment.blocks}"
             yield from _of_rows(file, stream, segment, time, columns)
-    except (pa.ArrowException, OSError, ValueError) as error:
+    except (PondError, OSError, ValueError) as error:
         yield f"it cannot be read: {reason_of(error)}"
 
 
@@ -255,11 +254,11 @@ def _of_rows(
 def _against(pond: str, stream: StreamDefinition, copy: str, segment: Segment, whole: Segment) -> Iterator[str]:
     """What a copy's file has that its section does not say."""
     try:
-        ids = []
-        for name, file in ((copy, segment), ("", whole)):
-            with open_input(os.path.join(copy_folder(pond, stream, name), file.path)) as opened:
-                ids.append(pq.read_table(opened, columns=["_id"])["_id"])
-    except (pa.ArrowException, OSError):
+        ids = [
+            read_parquet(os.path.join(copy_folder(pond, stream, name), file.path), ["_id"])["_id"]
+            for name, file in ((copy, segment), ("", whole))
+        ]
+    except (PondError, OSError):
         return  # the section's own fault, told where it belongs
     mine, rows = (np.sort(each.to_numpy()) for each in ids)
     if not np.array_equal(mine, rows[fractions(rows, seed_of(stream)) < segment.kept]):

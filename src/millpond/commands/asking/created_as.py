@@ -18,17 +18,35 @@ from millpond.types.options import StreamTerms, Table, TableTerms, options_of
 def stream_as_created(stream: StreamDefinition) -> str:
     """The statement that makes a stream. Raises: QueryError where no statement says all of it."""
     if stream.derived is not None:
-        return stream.derived.text
+        return f"{stream.derived.text}{_altered(stream, stream.derived.text)}"
     if stream.options.source == "system":
         raise QueryError(f"'{stream.name}' is the system's; ALTER SYSTEM SET statistics = true makes it")
-    terms = _written(options_of(StreamTerms), _stream_terms(stream.options))
-    text = _create("STREAM", stream, terms)
-    [statement] = lang.parse(text)
-    assert isinstance(statement, lang.CreateStream)
     plain = replace(stream, id=0, options=replace(stream.options, added=()))
-    if statement.definition != plain:
-        raise QueryError(f"stream '{stream.name}' has options that this version has no words for")
-    return text
+    for same in (plain, _declared(plain)):  # an event time behind which columns were added is declared where it stands
+        terms = _written(options_of(StreamTerms), _stream_terms(same.options))
+        text = _create("STREAM", same, terms)
+        [statement] = lang.parse(text)
+        assert isinstance(statement, lang.CreateStream)
+        if statement.definition == same:
+            return text
+    raise QueryError(f"stream '{stream.name}' has options that this version has no words for")
+
+
+def _altered(stream: StreamDefinition, text: str) -> str:
+    """What ALTER STREAM has changed of a derived stream since the statement that made it, as a statement behind it."""
+    [statement] = lang.parse(text)
+    assert isinstance(statement, lang.DeriveStream)
+    known, kept, design = options_of(StreamTerms), stream.options.retention, stream.options.archive
+    terms = [] if design == known["archive"].default else [f"archive = {text_literal(design)}"]
+    if kept != statement.retention:
+        terms.append(f"retention = {text_literal('forever' if kept is None else duration(kept))}")
+    return f";\nALTER STREAM {_name(stream.name)} SET ({', '.join(terms)})" if terms else ""
+
+
+def _declared(stream: StreamDefinition) -> StreamDefinition:
+    """A stream with an event time that options stand for as a generated column among the others."""
+    made = tuple(replace(g, event_time="", time_format="") for g in stream.options.generated)
+    return replace(stream, options=replace(stream.options, generated=made))
 
 
 def table_as_created(table: TableDefinition) -> str:
@@ -65,7 +83,9 @@ def query_as_created(query: Standing | Registered) -> str:
 def _create(kind: str, found: StreamDefinition | TableDefinition, terms: list[str]) -> str:
     options = found.options if isinstance(found, StreamDefinition) else StreamOptions()
     made = {g.column.lower(): f" AS ({g.sql})" for g in options.generated}
-    columns = ",\n".join(f"  {_name(c.name)} {c.type}{made.get(c.name.lower(), '')}" for c in found.columns)
+    unsaid = {g.column for g in options.generated if g.event_time}
+    told = [c for c in found.columns if c.name not in unsaid]
+    columns = ",\n".join(f"  {_name(c.name)} {c.type}{made.get(c.name.lower(), '')}" for c in told)
     around = " WITH (\n  " + ",\n  ".join(terms) + "\n)" if terms else ""
     return f"CREATE {kind} {_name(found.name)} (\n{columns}\n){around}"
 
@@ -94,6 +114,9 @@ def _stream_terms(options: StreamOptions) -> dict[str, Any]:
         if options.format in ("csv", None) and options.delimiter not in ("", ",", "\t"):
             found["delimiter"] = options.delimiter
     found["event_time"] = "arrival" if options.time == "arrival_ts" else options.time
+    for each in options.generated:
+        if each.event_time:
+            found |= {"event_time": each.event_time, "time_format": each.time_format}
     found |= _lateness(options)
     for name in ("idle", "ahead", "timer", "lull", "step", "retention"):
         if (span := getattr(options, name)) is not None:

@@ -146,9 +146,9 @@ def _computed(reader: OptionReader, columns: tuple[Column, ...], sql: str) -> Ev
             f"column {clash} has the name of an event time that is computed", reader.place_of("event_time"),
             "another name, or ts TIMESTAMP AS (…) among the columns",
         )  # fmt: skip
-    # as it would be written among the columns, which is what SHOW CREATE shows
-    written, _ = expression_of(f"CAST({sql} AS TIMESTAMP)", columns)
-    return EventTime(COMPUTED, Generated(COMPUTED, written))
+    written, _ = expression_of(f"CAST({sql} AS TIMESTAMP)", columns)  # as it would be written among the columns
+    made = Generated(COMPUTED, written, reader.value("event_time"), reader.value("time_format"))
+    return EventTime(COMPUTED, made)
 
 
 def _formatted(reader: OptionReader, every: Sequence[Column], columns: Sequence[Column], form: str) -> str:

@@ -17,6 +17,7 @@ from millpond.catalog import Catalog
 from millpond.manifests.task_reports import MapReport, MergeReport
 from millpond.operators.filters.adaptive_filter import Screen
 from millpond.operators.filters.subjects import Subject, stream_subject, subjects
+from millpond.support.damaged_files import reading
 from millpond.synopses.conjunctions import conjunction_of
 from millpond.synopses.partials.specs import casts_of
 from millpond.tables import write_durably
@@ -79,9 +80,10 @@ class FilterOrders:
             with open(self._file, "rb") as file:
                 data = file.read()
             whole = data[: data.rfind(b"\n") + 1]
-            for line in whole.splitlines():
-                entry = from_json(LogEntry, json.loads(line))
-                self._log[entry.subject] = [*self._log[entry.subject], entry][-256:]
+            with reading(self._file):
+                for line in whole.splitlines():
+                    entry = from_json(LogEntry, json.loads(line))
+                    self._log[entry.subject] = [*self._log[entry.subject], entry][-256:]
             if len(whole) != len(data) or len(data) > LARGE:
                 self._rewrite()
 

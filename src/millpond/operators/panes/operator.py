@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, assert_never, cast
 
 import duckdb
@@ -38,7 +37,6 @@ from millpond.operators.windowed.needs import open_pane, settled_pane
 from millpond.operators.windowed.operator import WindowOperator
 from millpond.operators.windowed.past_windows import HistoryState, OneWindow
 from millpond.operators.windowed.stored import PANES
-from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
 from millpond.synopses import PanesSpec, Spec
@@ -52,7 +50,6 @@ from millpond.synopses.pane_partials import (
 from millpond.synopses.partials.late_exclusions import CUT, merge_cuts, with_cut, without_cut
 from millpond.tables import Chunk, Segment
 from millpond.types import (
-    Query,
     QueryOptions,
     StreamDefinition,
     TimeWindow,
@@ -60,7 +57,7 @@ from millpond.types import (
     WindowQuery,
 )
 from millpond.types.durations import duration
-from millpond.types.plan_nodes import PlanNode
+from millpond.types.plan_nodes import Fact, PlanNode
 from millpond.windows import (
     CalendarPanes,
     KindPanes,
@@ -104,15 +101,13 @@ class PanesOperator(WindowOperator):
 
     spec_kind, query_kind, mapper_kind = PanesSpec, WindowQuery, PanesMapper
     state_word, state_kind = "panes", PaneState
+    plan_word = "panes"
     spec: PanesSpec
 
     @classmethod
-    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
-        """See `Operator`."""
-        if not isinstance(query, WindowQuery):
-            return None
-        own = partial(pane_facts, facts, query, standing=standing is not None)
-        return window_plan("panes", facts, query, standing, own, cls.covered)
+    def own_facts(cls, facts: PlanFacts, query: Any, standing: Standing | None, spec: Any) -> Sequence[Fact]:
+        """See `WindowOperator`."""
+        return pane_facts(facts, query, spec, standing is not None)
 
     def explain(self, facts: PlanFacts, asker: Standing | None = None) -> PlanNode:
         """See `Operator`: with the forms that its state has."""
@@ -151,19 +146,23 @@ class PanesOperator(WindowOperator):
         spare = min(q.windowed.revised_for(q.definition.options) for q in limited)
         return with_cut(self.spec, delta, min(known.bound, known.high), spare)
 
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
+    @staticmethod
+    def advance(
+        db: duckdb.DuckDBPyConnection, spec: Any, state: Any, closing: Closing[Any]
+    ) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
-        return advance(db, self.spec, state, closing)
+        return advance(db, spec, state, closing)
 
     def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
         """See `WindowOperator`."""
         return owed(db, self.spec, rows, closing)
 
+    @staticmethod
     def catch_up(
-        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+        db: duckdb.DuckDBPyConnection, spec: Any, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
-        return catch_up(db, self.spec, state, parts, closing)
+        return catch_up(db, spec, state, parts, closing)
 
     @staticmethod
     def close_past(

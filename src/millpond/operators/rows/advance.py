@@ -7,8 +7,6 @@ answered anew, and what differs is reported.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import duckdb
@@ -16,12 +14,12 @@ import pyarrow as pa
 
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
-from millpond.operators.windowed.evaluation import Shown, State
+from millpond.operators.windowed.evaluation import State
 from millpond.operators.windowed.group_bounds import Edges
 from millpond.operators.windowed.over_rows import OfRows, advance_rows, between_edges
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import NEVER
-from millpond.synopses import RowsSpec, finish_windows, merge_partials
+from millpond.synopses import RowsSpec, finish_windows
 from millpond.synopses.row_answers import fold_row_windows
 from millpond.types import RowWindowQuery
 
@@ -32,22 +30,6 @@ def advance(
     """Close windows, and revise closed ones that late rows of the delta change."""
     partition = spec.key_names[: spec.rows.partition]
     return advance_rows(db, OfRows(partition, partial(row_answers, db, spec, closing.query)), state, closing)
-
-
-def catch_up(
-    db: duckdb.DuckDBPyConnection,
-    spec: RowsSpec,
-    state: Shown,
-    parts: Sequence[pa.Table],
-    closing: Closing[RowWindowQuery],
-) -> Advanced[WindowProgress]:
-    """Close the windows that nobody answered, and revise those closed before; cuts are a matter of the rows.
-
-    Args:
-        state: what was there when the query answered last. parts: rows that came since.
-    """
-    state.show(merge_partials(db, spec, list(parts)))
-    return advance(db, spec, state, replace(closing, reached=closing.known))
 
 
 def row_answers(

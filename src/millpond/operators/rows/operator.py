@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import duckdb
@@ -14,24 +13,23 @@ from millpond.catalog.unions import progress_of
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.rows.advance import advance, catch_up, open_answers
+from millpond.operators.rows.advance import advance, open_answers
 from millpond.operators.rows.row_window_plans import row_window_facts
 from millpond.operators.rows.state import RowState, row_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import OF_ROWS, check_marks
+from millpond.operators.windowed.operator import check_marks
 from millpond.operators.windowed.over_rows import OverRows
-from millpond.operators.windowed.past_windows import EachWindow, HistoryState, OneWindow
-from millpond.operators.windowed.window_plans import window_plan
+from millpond.operators.windowed.past_windows import EachWindow, OneWindow
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.synopses import finish_windows, merge_partials
 from millpond.synopses.last_window import bounded
 from millpond.synopses.row_answers import last_row_windows
 from millpond.synopses.row_partials import RowsSpec, fold, on_time, partial_rows, together
 from millpond.tables import Chunk
-from millpond.types import CountWindow, Query, QueryOptions, RowWindowQuery, StreamDefinition
-from millpond.types.plan_nodes import PlanNode
+from millpond.types import CountWindow, QueryOptions, RowWindowQuery, StreamDefinition
+from millpond.types.plan_nodes import Fact
 
 
 class RowsMapper(SynopsisMapper):
@@ -53,16 +51,14 @@ class RowsOperator(OverRows):
     """Windows that end with rows, over the rows of one synopsis."""
 
     spec_kind, query_kind, mapper_kind = RowsSpec, RowWindowQuery, RowsMapper
-    refuses, state_word = OF_ROWS, "row window"
+    state_word, plan_word = "row window", "rows"
     state_kind = RowState
     spec: RowsSpec
 
     @classmethod
-    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
-        """See `Operator`."""
-        if not isinstance(query, RowWindowQuery):
-            return None
-        return window_plan("rows", facts, query, standing, partial(row_window_facts, query), cls.covered)
+    def own_facts(cls, facts: PlanFacts, query: Any, standing: Standing | None, spec: Any) -> Sequence[Fact]:
+        """See `WindowOperator`."""
+        return row_window_facts(query, spec)
 
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[RowState, list[Chunk], pa.Table, int]:
         """See `WindowOperator`. Rows that are late for every window do not count."""
@@ -73,22 +69,17 @@ class RowsOperator(OverRows):
         chunks = [row_chunk(self.owner, epoch, delta)] if delta.num_rows else []
         return state, chunks, delta, too_late
 
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
-        """See `WindowOperator`."""
-        return advance(db, self.spec, state, closing)
-
-    def catch_up(
-        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+    @staticmethod
+    def advance(
+        db: duckdb.DuckDBPyConnection, spec: Any, state: Any, closing: Closing[Any]
     ) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
-        return catch_up(db, self.spec, state, parts, closing)
+        return advance(db, spec, state, closing)
 
     @staticmethod
-    def close_past(
-        db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
-    ) -> Advanced[WindowProgress]:
-        """See `WindowKind`."""
-        return catch_up(db, spec, HistoryState(whole=True), parts, closing)
+    def stacked(db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table]) -> pa.Table:
+        """See `OverRows`."""
+        return merge_partials(db, spec, list(parts))
 
     @staticmethod
     def last_of_past(

@@ -13,7 +13,6 @@ as it changes (`engine.jobs.mending`). So every session is told from one side.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import duckdb
@@ -22,13 +21,13 @@ import pyarrow.compute as pc
 
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
-from millpond.operators.windowed.evaluation import Shown, State
+from millpond.operators.windowed.evaluation import State
 from millpond.operators.windowed.group_bounds import Edges
 from millpond.operators.windowed.over_rows import OfRows, advance_rows, between_edges
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER
 from millpond.synopses import SessionsSpec, finish_windows
-from millpond.synopses.session_partials import CUT, between, stack, torn_ends, torn_in
+from millpond.synopses.session_partials import CUT, between, torn_ends, torn_in
 from millpond.types import SessionQuery
 
 
@@ -38,22 +37,6 @@ def advance(
     """Report sessions that are over, and revise those before that late rows of the delta change."""
     answers = partial(session_answers, db, spec, closing.query)
     return advance_rows(db, OfRows(spec.spread, answers, partial(torn_ends, db, spec)), state, closing)
-
-
-def catch_up(
-    db: duckdb.DuckDBPyConnection,
-    spec: SessionsSpec,
-    state: Shown,
-    parts: Sequence[pa.Table],
-    closing: Closing[SessionQuery],
-) -> Advanced[WindowProgress]:
-    """Report the sessions that nobody reported, and revise those before; cuts are a matter of the rows.
-
-    Args:
-        state: what was there when the query answered last. parts: rows that came since.
-    """
-    state.show(stack(list(parts)))
-    return advance(db, spec, state, replace(closing, reached=closing.known))
 
 
 def session_answers(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 import duckdb
@@ -15,17 +14,16 @@ from millpond.catalog.unions import progress_of
 from millpond.manifests.query_progress import QueryProgress
 from millpond.operators.contract import CompactTask, MergeTask
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.sessions.advance import advance, by_own_bound, catch_up, open_answers
+from millpond.operators.sessions.advance import advance, by_own_bound, open_answers
 from millpond.operators.sessions.session_plans import session_facts, session_text
 from millpond.operators.sessions.state import WHOLE, SessionState, living, session_chunk
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.mapper import SynopsisMapper
-from millpond.operators.windowed.operator import OF_ROWS, check_marks
-from millpond.operators.windowed.over_rows import OverRows
-from millpond.operators.windowed.past_windows import EachWindow, HistoryState
+from millpond.operators.windowed.operator import check_marks
+from millpond.operators.windowed.over_rows import OF_ROWS, OverRows
+from millpond.operators.windowed.past_windows import EachWindow
 from millpond.operators.windowed.stored import PANES
-from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.support.errors import Refusal
 from millpond.synopses.session_partials import (
@@ -39,8 +37,8 @@ from millpond.synopses.session_partials import (
     together,
 )
 from millpond.tables import Chunk, Segment
-from millpond.types import Query, QueryOptions, SessionQuery, StreamDefinition
-from millpond.types.plan_nodes import PlanNode
+from millpond.types import QueryOptions, SessionQuery, StreamDefinition
+from millpond.types.plan_nodes import Fact
 
 
 class SessionsMapper(SynopsisMapper):
@@ -68,7 +66,7 @@ class SessionsOperator(OverRows):
     """Sessions over the rows of one synopsis."""
 
     spec_kind, query_kind, mapper_kind = SessionsSpec, SessionQuery, SessionsMapper
-    state_word = "sessions"
+    state_word = plan_word = "sessions"
     refuses: ClassVar[Mapping[str, str]] = {
         **OF_ROWS,
         "state": "state='{value}' is for windows of time with a SLIDE; rows of sessions are put together in one way",
@@ -79,11 +77,9 @@ class SessionsOperator(OverRows):
     spec: SessionsSpec
 
     @classmethod
-    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
-        """See `Operator`."""
-        if not isinstance(query, SessionQuery):
-            return None
-        return window_plan("sessions", facts, query, standing, partial(session_facts, query), cls.covered)
+    def own_facts(cls, facts: PlanFacts, query: Any, standing: Standing | None, spec: Any) -> Sequence[Fact]:
+        """See `WindowOperator`."""
+        return session_facts(query, spec)
 
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[SessionState, list[Chunk], pa.Table, int]:
         """See `WindowOperator`."""
@@ -94,22 +90,24 @@ class SessionsOperator(OverRows):
         chunks = [session_chunk(self.owner, epoch, delta)] if delta.num_rows else []
         return self.state(task, delta), chunks, delta, too_late
 
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
-        """See `WindowOperator`."""
-        return advance(db, self.spec, state, closing)
-
-    def catch_up(
-        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+    @staticmethod
+    def advance(
+        db: duckdb.DuckDBPyConnection, spec: Any, state: Any, closing: Closing[Any]
     ) -> Advanced[WindowProgress]:
         """See `WindowOperator`."""
-        return catch_up(db, self.spec, state, parts, closing)
+        return advance(db, spec, state, closing)
 
     @staticmethod
+    def stacked(db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table]) -> pa.Table:
+        """See `OverRows`."""
+        return stack(list(parts))
+
+    @classmethod
     def close_past(
-        db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+        cls, db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced[WindowProgress]:
         """See `WindowKind`."""
-        return catch_up(db, spec, HistoryState(whole=True), by_own_bound(parts, spec.sessions.behind), closing)
+        return super().close_past(db, spec, by_own_bound(parts, spec.sessions.behind), closing)
 
     @staticmethod
     def last_of_past(

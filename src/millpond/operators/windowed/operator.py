@@ -8,7 +8,7 @@ from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, ClassVar, Final, Protocol, Self
+from typing import Any, ClassVar, Protocol, Self
 
 import duckdb
 import numpy as np
@@ -51,6 +51,7 @@ from millpond.operators.windowed.needs import keep_since, needed_since, summary_
 from millpond.operators.windowed.numbers import REVISIONS, differing, numbers_in, put_numbers_together
 from millpond.operators.windowed.ordering import in_order
 from millpond.operators.windowed.past_windows import WindowKind, answer_past, retell_past
+from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.support.errors import Refusal
@@ -58,16 +59,8 @@ from millpond.synopses import spec_of
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import single_shard
 from millpond.tables import Chunk, read_chunks
-from millpond.types import QueryDefinition, QueryOptions, StreamDefinition, WindowedQuery
-from millpond.types.plan_nodes import PlanNode
-
-#: Of windows that are no intervals between instants.
-OF_ROWS: Final = {
-    "every": ONLY_RSTREAM,
-    "empty": "empty='report' is for windows that end at instants; one that ends with a row holds it",
-    "state": "state='{value}' is for windows of time with a SLIDE",
-    "flush": "flush='{value}' is for windows that end at instants",
-}
+from millpond.types import Query, QueryDefinition, QueryOptions, StreamDefinition, WindowedQuery
+from millpond.types.plan_nodes import Fact, PlanNode
 
 
 def check_marks(query: WindowedQuery, streams: Sequence[StreamDefinition], kind: str) -> None:
@@ -97,13 +90,15 @@ class WindowOperator(Answering, WindowKind):
     """Windows over the state of one synopsis, which all its queries share.
 
     spec_kind: of such synopses. mapper_kind: makes partials of rows for one. state_kind: their state in a shard.
-    state_word: what SHOW SYNOPSES calls them.
+    state_word: what SHOW SYNOPSES calls them. plan_word: what plans call them.
     """
 
     spec_kind: ClassVar[type]
+    query_kind: ClassVar[type[WindowedQuery]]
     mapper_kind: ClassVar[type[SynopsisMapper]]
     state_kind: ClassVar[type[Any]]
     state_word: ClassVar[str]
+    plan_word: ClassVar[str]
     refuses: ClassVar[Mapping[str, str]] = {"every": ONLY_RSTREAM}
     progress_kind: type[WindowProgress] = WindowProgress
 
@@ -129,19 +124,36 @@ class WindowOperator(Answering, WindowKind):
     def take(self, task: MergeTask, parts: Sequence[pa.Table]) -> tuple[WindowState, list[Chunk], pa.Table, int]:
         """The state with the epoch's rows, chunks to store, the rows as they are stored, and how many come too late."""
 
+    @classmethod
     @abstractmethod
-    def advance(self, db: duckdb.DuckDBPyConnection, state: Any, closing: Closing[Any]) -> Advanced[WindowProgress]:
+    def own_facts(cls, facts: PlanFacts, query: Any, standing: Standing | None, spec: Any) -> Sequence[Fact]:
+        """What EXPLAIN says of the windows of a query.
+
+        Args:
+            standing: the query as it is registered; None: nobody has. spec: of its synopsis.
+        """
+
+    @staticmethod
+    @abstractmethod
+    def advance(
+        db: duckdb.DuckDBPyConnection, spec: Any, state: Any, closing: Closing[Any]
+    ) -> Advanced[WindowProgress]:
         """Close windows, and revise those that rows of the epoch change."""
 
     @abstractmethod
     def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
         """The progress before an epoch, with what it owes for its rows of windows that state does not cover."""
 
+    @staticmethod
     @abstractmethod
     def catch_up(
-        self, db: duckdb.DuckDBPyConnection, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+        db: duckdb.DuckDBPyConnection, spec: Any, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
     ) -> Advanced[WindowProgress]:
-        """Answer what the query missed, as if it had answered all the time."""
+        """Answer what the query missed, as if it had answered all the time.
+
+        Args:
+            state: what was there when it answered last. parts: what came since.
+        """
 
     @abstractmethod
     def open_now(
@@ -178,6 +190,14 @@ class WindowOperator(Answering, WindowKind):
         """Whether a window closes when progress is `reached`. high: of the stream."""
 
     # -- what they share
+
+    @classmethod
+    def explain_query(cls, facts: PlanFacts, query: Query, standing: Standing | None) -> PlanNode | None:
+        """See `Operator`."""
+        if not isinstance(query, cls.query_kind):
+            return None
+        own = partial(cls.own_facts, facts, query, standing)
+        return window_plan(cls.plan_word, facts, query, standing, own, cls.covered)
 
     def state(self, task: MergeTask, delta: pa.Table, since: int | None = None) -> Any:
         """The state in a shard, before and after the rows of the epoch; since: as of that epoch."""
@@ -338,10 +358,10 @@ class WindowOperator(Answering, WindowKind):
             partial(_given, task, owner), manifest.epoch,
         )  # fmt: skip
         if since is None:
-            result = self.advance(task.db, state, closing)
+            result = self.advance(task.db, self.spec, state, closing)
         else:
             missed = self.state(task, state.delta, since)
-            result = self.catch_up(task.db, missed, [*missed.parts(), stored], closing)
+            result = self.catch_up(task.db, self.spec, missed, [*missed.parts(), stored], closing)
         if spread:
             result = self.smooth(task, state, replace(closing, until=until), result, owner)
         if options.early is not None:

@@ -6,9 +6,10 @@ answered without and with them, and what differs is reported.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Final
 
 import duckdb
 import numpy as np
@@ -18,16 +19,26 @@ import pyarrow.compute as pc
 from millpond.catalog import Standing
 from millpond.manifests.owed import Owed, owed_of, owed_together
 from millpond.manifests.query_progress import QueryProgress
+from millpond.operators.contract import ONLY_RSTREAM
 from millpond.operators.windowed.advance import Advanced, advanced, horizon_of
 from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.evaluation import State, difference
 from millpond.operators.windowed.group_bounds import Edges, edges_of
 from millpond.operators.windowed.operator import WindowOperator
+from millpond.operators.windowed.past_windows import HistoryState
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress
 from millpond.progress import FOREVER, NEVER
 from millpond.synopses.row_partials import touched
 from millpond.types import WindowedQuery
 from millpond.windows.candidates import Ints
+
+#: Of windows that are no intervals between instants.
+OF_ROWS: Final = {
+    "every": ONLY_RSTREAM,
+    "empty": "empty='report' is for windows that end at instants; one that ends with a row holds it",
+    "state": "state='{value}' is for windows of time with a SLIDE",
+    "flush": "flush='{value}' is for windows that end at instants",
+}
 
 
 def no_stretches(rows: pa.Table, low: int, high: int) -> tuple[Ints, Ints]:
@@ -109,6 +120,27 @@ class OverRows(WindowOperator):
     """Windows that are made of rows which are kept as they are: those that end with rows, and sessions."""
 
     ends_open = 1
+    refuses: ClassVar[Mapping[str, str]] = OF_ROWS
+
+    @staticmethod
+    @abstractmethod
+    def stacked(db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table]) -> pa.Table:
+        """Rows of several epochs as those of one."""
+
+    @classmethod
+    def catch_up(
+        cls, db: duckdb.DuckDBPyConnection, spec: Any, state: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+    ) -> Advanced[WindowProgress]:
+        """See `WindowOperator`: cuts are a matter of the rows."""
+        state.show(cls.stacked(db, spec, parts))
+        return cls.advance(db, spec, state, replace(closing, reached=closing.known))
+
+    @classmethod
+    def close_past(
+        cls, db: duckdb.DuckDBPyConnection, spec: Any, parts: Sequence[pa.Table], closing: Closing[Any]
+    ) -> Advanced[WindowProgress]:
+        """See `WindowKind`."""
+        return cls.catch_up(db, spec, HistoryState(whole=True), parts, closing)
 
     def owed(self, db: duckdb.DuckDBPyConnection, rows: pa.Table, closing: Closing[Any]) -> Windowed:
         """See `WindowOperator`."""

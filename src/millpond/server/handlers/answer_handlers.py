@@ -17,7 +17,7 @@ from millpond.server.responses import json_bytes
 from millpond.support import wire
 from millpond.support.errors import QueryError
 from millpond.support.texts.json_texts import csv_bytes, rows_json
-from millpond.types.as_of import as_of_moment
+from millpond.types.as_of import INSTANT, as_of_moment
 
 _UNUSUAL = {"as_of", "begin", "end", "cursor"}
 
@@ -51,7 +51,7 @@ def _answer(call: Call, media: str) -> Response:
         repeatable = cursor.epoch >= 0
     else:
         with _of_the_request():
-            as_edge(begin, "BEGIN"), as_edge(end, "END"), as_of_moment(as_of)
+            as_edge(begin, "BEGIN"), as_edge(end, "END")
         found = handle.result(as_of=as_of, begin=begin, end=end)
         repeatable = as_of is None or (isinstance(as_of, tuple) and as_of[0] == "epoch")
     table = found.table
@@ -94,14 +94,15 @@ def _of_the_request() -> Iterator[None]:
 
 def _as_of(text: str | None) -> Any:
     """`watermark`, `epoch:<n>`, or an instant as the language reads it."""
-    if text is None or text in ("watermark", "progress"):
-        return text
+    if text is None:
+        return None
     kind, _, number = text.partition(":")
-    if kind == "epoch":
-        if not (number.isascii() and number.isdigit() and len(number) < 19):
-            raise bad_request("'as_of' is watermark, epoch:<number>, or a timestamp")
+    if kind == "epoch" and number.isascii() and number.isdigit() and len(number) < 19:
         return ("epoch", int(number))
-    return text
+    try:
+        return as_of_moment(text)
+    except QueryError:
+        raise Failure(400, "QueryError", f"'as_of' is watermark, epoch:<number>, or {INSTANT}") from None
 
 
 def _response(found: Any, page: Any, handle: Any, media: str, following: str | None) -> Response:

@@ -11,6 +11,7 @@ from millpond.sources.formats.opening import check_taken, columnar, vanished
 from millpond.sources.formats.parquet import found_in, match, needed_columns
 from millpond.sources.formats.shape import Read, whole
 from millpond.sources.intake_log import Item
+from millpond.tables.stored_files import read_arrow
 from millpond.types import StreamDefinition
 
 
@@ -36,13 +37,15 @@ def tail(item: Item, column: str, rows: int) -> pa.ChunkedArray | None:
 
 
 def _table(item: Item) -> pa.Table | None:
+    if item.kind == "landing":
+        return read_arrow(item.path)
     check_taken(item)
     if item.size == 0:
         return None
     with columnar(item, "Arrow"):
         try:
             # a file that others may truncate must not be mapped: reading behind its end would kill the process
-            source = pa.memory_map(item.path) if item.kind == "landing" else pa.OSFile(item.path)
+            source = pa.OSFile(item.path)
         except OSError as error:
             raise vanished(item, error) from error
         table: pa.Table = pa.ipc.open_file(source).read_all()

@@ -18,7 +18,6 @@ from functools import partial
 from typing import Protocol
 
 import pyarrow as pa
-import pyarrow.ipc
 
 from millpond.sources.table_sources.databases import read_database
 from millpond.sources.table_sources.readings import Readings, Waiting
@@ -30,6 +29,7 @@ from millpond.support.file_cache import FileCache
 from millpond.synopses.tolerance import FAULTS, one_line
 from millpond.tables import read_json, read_record, remove_file, write_durably, write_json
 from millpond.tables.durable_files import temporary_name
+from millpond.tables.stored_files import read_arrow, write_arrow
 from millpond.types import TableDefinition, to_json
 
 LOG = event_log(__name__)
@@ -93,13 +93,8 @@ def table_version(pond: str, definition: Named, version: int) -> pa.Table:
     Raises: SourceError when it is not there any more.
     """
     path = version_path(table_folder(pond, definition), version)
-
-    def read() -> pa.Table:
-        with pa.memory_map(path) as file:
-            return pa.ipc.open_file(file).read_all()
-
     try:
-        return _opened.get(path, read)
+        return _opened.get(path, lambda: read_arrow(path))
     except FileNotFoundError:
         raise SourceError(f"table '{definition.name}': its version {version} is not kept any more") from None
 
@@ -201,12 +196,7 @@ class TableVersions:
         if state.version and table_version(self.pond, definition, state.version).equals(rows):
             return self._keep(definition, known)
         os.makedirs(folder, exist_ok=True)
-
-        def write(file: pa.NativeFile) -> None:
-            with pa.ipc.new_file(file, rows.schema) as writer:
-                writer.write_table(rows)
-
-        write_durably(version_path(folder, state.version + 1), write)
+        write_durably(version_path(folder, state.version + 1), lambda file: write_arrow(file, rows))
         return self._keep(definition, replace(known, version=state.version + 1, rows=rows.num_rows))
 
     def rows(self, definition: TableDefinition, clock: int) -> pa.Table:
