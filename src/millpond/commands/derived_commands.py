@@ -17,6 +17,7 @@ from millpond.commands.pond_facts import Facts
 from millpond.commands.query_checks import check_options
 from millpond.commands.query_state import Wanted, plan_standing
 from millpond.language.inference.column_types import TIMES
+from millpond.operators.registry import answering_kind
 from millpond.sources.formats.carriers import carriers
 from millpond.support.errors import MillpondError, Refusal
 from millpond.support.spelling import nearest
@@ -74,7 +75,8 @@ def _of_answers(facts: Facts, statement: lang.DeriveStream, bound: StandingQuery
             message = f"'{name}' is for streams of rows, and these are answers, which have a time"
             raise _refused(message, f"CREATE STREAM … AS SELECT … FROM {statement.name}", name)
     planned = plan_standing(facts, Wanted(ids.take(), statement.name, settled.query, options, statement.text))
-    definition = stream_of_answers(statement, planned.standing, sorted({s.id for s in sources}))
+    marks = answering_kind(settled.query).marked_columns(settled.query, options, sources)
+    definition = stream_of_answers(statement, planned.standing, sorted({s.id for s in sources}), marks)
     steps, waits = (*settled.steps, *planned.checks), planned.standing.status == "backfilling"
     return _made(replace(definition, id=ids.take()), steps, settled.events, planned.event, waits, ids)
 
@@ -120,9 +122,13 @@ def answer_options(
     return replace(options, delay=query.revised_for(options))
 
 
-def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources: Sequence[int]) -> StreamDefinition:
+def stream_of_answers(
+    statement: lang.DeriveStream, standing: Standing, sources: Sequence[int], marks: Sequence[str]
+) -> StreamDefinition:
     """The stream whose rows are the answers of a query over `sources`; its id is still to be given.
 
+    Arguments:
+        marks: the columns by whose groups answers go out.
     Raises: Refusal when two columns have one name, or a type cannot be carried.
     """
     revisions = statement.revisions or "forward"
@@ -136,7 +142,8 @@ def stream_of_answers(statement: lang.DeriveStream, standing: Standing, sources:
         sources=tuple(sources), query=standing.id, revisions=revisions, first_epoch=standing.first_epoch,
         text=statement.text,
     )  # fmt: skip
-    return _checked(statement, tuple(columns), time, derivation, statement.late or "revise")
+    definition = _checked(statement, tuple(columns), time, derivation, statement.late or "revise")
+    return replace(definition, options=definition.options.with_marks(marks))
 
 
 def stream_of_rows(
@@ -187,7 +194,9 @@ def stream_of_rows(
         revisions="retract" if source.takes_back else "forward", options=options, retimed=retimed,
         whole=not history or options.since == "start",
     )  # fmt: skip
-    return _checked(statement, columns, time, derivation, statement.late or source.options.late)
+    definition = _checked(statement, columns, time, derivation, statement.late or source.options.late)
+    marks = () if retimed else source.options.marked_as({o.expression.column: o.name for o in query.select})
+    return replace(definition, options=definition.options.with_marks(marks))
 
 
 def _other_time(statement: lang.DeriveStream, columns: Sequence[Column]) -> str:

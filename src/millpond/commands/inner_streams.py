@@ -138,12 +138,9 @@ class _Settling:
         )
         kept = [s.options.retention for s in sources]
         retention = None if None in kept else max(k for k in kept if k is not None)
-        definition = replace(
-            definition,
-            id=self.ids.take(),
-            derived=derivation,
-            options=replace(definition.options, retention=retention),
-        )
+        marks = answering_kind(query).marked_columns(query, options, sources)
+        kept_options = replace(definition.options, retention=retention).with_marks(marks)
+        definition = replace(definition, id=self.ids.take(), derived=derivation, options=kept_options)
         try:
             carriers(definition)
         except MillpondError as error:

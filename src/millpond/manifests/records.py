@@ -39,21 +39,21 @@ class Manifest:
     """Everything that an epoch depends on; replaying it gives the same bytes.
 
     clock: the clock reading of the epoch (microseconds). arrivals: per stream that runs on arrival time, the time
-    before which nothing can arrive any more. version: of the catalog. intake: per stream, the first item
-    not yet taken after this epoch. ends: streams whose source has announced its end. adopt: back-fills whose results
-    become visible with this epoch. compact: per shard, state files to merge. expire: state files to remove.
-    register: version of the register of row queries that new rows are matched with, by tasks of at least `eager_rows`
-    rows; about `explicit_matches` matches per row are written out, as far as they are found within `matching_work`
-    nanoseconds per row, by estimate. bounds: per derived stream, the progress that its source announces with the items
-    that are taken. filters: per condition with registered functions, the order of its filters and what is profiled
-    (`filter_orders`). copies: per stream, the reduced copies of its archive that new rows enter, with the fraction that
-    each keeps. archive: per stream that queries probe, the archive's files that their windows can reach.
-    hot: per store, the keys that are split, by hash, and what they are called (`engine.skew`). moved: per store, keys
-    whose rows of earlier epochs every shard takes over. tables: versions of the tables that queries read, by id;
-    unread: of those that never could be read, why. lookups: per synopsis whose rows are joined with tables, which
-    versions rows see, by their event time. opening: which opening of the pond wrote it, so that what processes keep is
-    told from what they kept of another history; '': it was not said yet. mended: queries, as their state is owned, for
-    which recomputed answers become visible with this epoch.
+    before which nothing can arrive any more. version: of the catalog. intake: per stream, the first item not yet taken
+    after this epoch. ends: streams whose source has announced its end. adopt: back-fills whose results become visible
+    with this epoch. compact: per shard, state files to merge. expire: state files to remove. register: version of the
+    register of row queries that new rows are matched with, by tasks of at least `eager_rows` rows; about
+    `explicit_matches` matches per row are written out, as far as they are found within `matching_work` nanoseconds per
+    row, by estimate. bounds: per derived stream, the progress that its source announces with the items that are taken;
+    group_bounds: the same of groups that are further. filters: per condition with registered functions, the order of
+    its filters and what is profiled (`filter_orders`). copies: per stream, the reduced copies of its archive that new
+    rows enter, with the fraction that each keeps. archive: per stream that queries probe, the archive's files that
+    their windows can reach. hot: per store, the keys that are split, by hash, and what they are called (`engine.skew`).
+    moved: per store, keys whose rows of earlier epochs every shard takes over. tables: versions of the tables that
+    queries read, by id; unread: of those that never could be read, why. lookups: per synopsis whose rows are joined
+    with tables, which versions rows see, by their event time. opening: which opening of the pond wrote it, so that what
+    processes keep is told from what they kept of another history; '': it was not said yet. mended: queries, as their
+    state is owned, for which recomputed answers become visible with this epoch.
     """
 
     epoch: int
@@ -75,6 +75,7 @@ class Manifest:
     explicit_matches: float = 24.0
     matching_work: float = UNLIMITED
     bounds: dict[str, int] = field(default_factory=dict)
+    group_bounds: dict[str, dict[str, int]] = field(default_factory=dict)
     copies: dict[str, dict[str, float]] = field(default_factory=dict)
     archive: dict[str, tuple[Segment, ...]] = field(default_factory=dict)
     hot: dict[str, dict[str, str]] = field(default_factory=dict)

@@ -468,6 +468,21 @@ class Answering(Operator):
         return known.closed
 
     @classmethod
+    def answered_groups(cls, query: Any, known: QueryProgress) -> Mapping[str, int]:
+        """The groups whose answers have gone out further than that, by the text of their values."""
+        return {}
+
+    @classmethod
+    def marked_columns(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> tuple[str, ...]:
+        """The columns of its answers that tell the groups apart which its streams have bounds for (`marks_by`), where
+        answers go out group by group; none: they wait for the streams' watermarks.
+
+        Args:
+            streams: that it reads, in the order of the query.
+        """
+        return ()
+
+    @classmethod
     def qualified(cls, definition: QueryDefinition, known: QueryProgress, answers: pa.Table) -> pa.Table:
         """Answers of a query as its log has them, with the columns that say what they lack.
 

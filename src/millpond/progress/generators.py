@@ -9,8 +9,9 @@ decides when the one becomes the other.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import NDArray
@@ -270,11 +271,14 @@ def now(states: Sequence[StreamProgress]) -> int:
     return min(awake) if awake else max(s.high for s in states)
 
 
-def absorb_announced(state: StreamProgress, items: Sequence[ItemSummary], bound: int) -> StreamProgress:
+def absorb_announced(
+    state: StreamProgress, items: Sequence[ItemSummary], bound: int, groups: Mapping[str, int] = MappingProxyType({})
+) -> StreamProgress:
     """The progress of a derived stream after an epoch: its source says how far it is.
 
     Arguments:
-        items: what was taken. bound: the progress that was announced with it; NEVER: none was.
+        items: what was taken. bound: the progress that was announced with it; NEVER: none was. groups: the bounds of
+            groups that were.
 
     >>> absorb_announced(StreamProgress(bound=5, high=4), [ItemSummary("", 2, high=9)], 7).bound
     7
@@ -282,7 +286,10 @@ def absorb_announced(state: StreamProgress, items: Sequence[ItemSummary], bound:
     high = max([state.high, *(i.high for i in items)])
     reached = max(state.bound, bound)
     late = sum(p.late for p in state.partitions.values()) + sum(i.late for i in items)
-    return StreamProgress(reached, high, state.median, reached >= FOREVER, {"": Partition(reached, high, late=late)})
+    known = {g: max(b, groups.get(g, NEVER)) for g, b in {**groups, **state.groups}.items()}
+    further = {g: b for g, b in known.items() if b > reached}
+    partitions = {"": Partition(reached, high, late=late)}
+    return StreamProgress(reached, high, state.median, reached >= FOREVER, partitions, further)
 
 
 def ahead_mask(

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
 import duckdb
@@ -33,10 +33,14 @@ _HISTORY: Final = "history.json"
 
 @dataclass(frozen=True)
 class Reached:
-    """How far the source of a derived stream is: the last epoch that counts, and the progress of its answers."""
+    """How far the source of a derived stream is: the last epoch that counts, and the progress of its answers.
+
+    groups: bounds of groups that are further, by the text of their values.
+    """
 
     epoch: int
     bound: int
+    groups: Mapping[str, int] = field(default_factory=dict)
 
 
 def derived_folder(pond: str, stream: StreamDefinition) -> str:
@@ -65,10 +69,11 @@ def write_part(folder: str, epoch: int, task: int, rows: pa.Table) -> str | None
     return name
 
 
-def write_history(folder: str, epoch: int, bound: int, files: Sequence[str]) -> None:
-    """Record that the rows from before the stream's first epoch are there: `files` in order, up to `bound`."""
+def write_history(folder: str, reached: Reached, files: Sequence[str]) -> None:
+    """Record that the rows from before the stream's first epoch are there: `files` in order, as far as is `reached`."""
     os.makedirs(folder, exist_ok=True)
-    write_json(os.path.join(folder, _HISTORY), {"epoch": epoch, "bound": bound, "files": list(files)})
+    known = {"epoch": reached.epoch, "bound": reached.bound, "groups": dict(reached.groups)}
+    write_json(os.path.join(folder, _HISTORY), {**known, "files": list(files)})
 
 
 class Parts:
@@ -113,7 +118,8 @@ class DerivedSource(Parts):
         definition: the stream. log: its intake log: what is in there is known.
         folder: where tasks put its rows.
         reached: how far the source is published; None: it has not begun.
-        needed: (announced, reached) -> whether progress without rows is of use to anybody; see `engine.granularity`.
+        needed: steps (announced, reached) of bounds, for all rows or a group -> whether progress without rows is of use
+            to anybody; see `engine.granularity`.
 
     Attributes:
         handed_on, withheld: announcements without rows that were recorded, and those that wait or were overtaken, since
@@ -129,13 +135,15 @@ class DerivedSource(Parts):
         log: IntakeLog,
         folder: str,
         reached: Callable[[], Reached | None],
-        needed: Callable[[int, int], bool] = lambda announced, bound: True,
+        needed: Callable[[Sequence[tuple[int, int]]], bool] = lambda steps: True,
     ) -> None:
         super().__init__(log, folder)
         assert definition.derived is not None
         self.derivation, self._reached, self._needed = definition.derived, reached, needed
         self.handed_on, self.withheld = 0, 0
-        self._bound = max((i.bound for i in log.items() if i.bound is not None), default=NEVER)
+        self._bound = NEVER
+        self._groups: dict[str, int] = {}
+        self._announced(log.items())
 
     @property
     def waits(self) -> bool:
@@ -153,35 +161,52 @@ class DerivedSource(Parts):
             if self.waits:
                 return []
             history = read_json(os.path.join(self.folder, _HISTORY))
-            items = self._items(history["files"], history["epoch"], history["bound"], clock_us)
-            self.epoch, self._bound = history["epoch"], history["bound"]
+            past = Reached(history["epoch"], history["bound"], history.get("groups", {}))
+            items = self._items(history["files"], past, past.groups, clock_us)
+            self.epoch = past.epoch
+            self._announced(items)
         reached = self._reached()
-        if reached is not None and (reached.epoch > self.epoch or reached.bound > self._bound):
-            files = sorted(n for n in self.files() if self.epoch < epoch_of(n) <= reached.epoch)
-            further = reached.bound > self._bound
-            if files or (further and self._needed(self._bound, reached.bound)):
-                items += self._items(files, reached.epoch, reached.bound, clock_us)
-                self.handed_on += not files
-            elif further and reached.epoch > self.epoch:
-                self.withheld += 1
-        taken = self.log.append(items)
         if reached is not None:
+            items += self._given(reached, clock_us)
             self.epoch = max(self.epoch, reached.epoch)
-        self._bound = max([self._bound, *(i.bound for i in items if i.bound is not None)])
+        taken = self.log.append(items)
+        self._announced(taken)
         return taken
 
-    def _items(self, files: Sequence[str], epoch: int, bound: int, clock: int) -> list[Item]:
+    def _announced(self, items: Iterable[Item]) -> None:
+        """Note what items announce."""
+        for item in items:
+            self._bound = max(self._bound, NEVER if item.bound is None else item.bound)
+            self._groups |= item.groups
+        self._groups = {group: bound for group, bound in self._groups.items() if bound > self._bound}
+
+    def _given(self, reached: Reached, clock: int) -> list[Item]:
+        """The items of what the epochs since the last look have given."""
+        bound = max(self._bound, reached.bound)
+        known = {group: max(self._bound, self._groups.get(group, NEVER)) for group in sorted(reached.groups)}
+        groups = {group: reached.groups[group] for group in known if reached.groups[group] > max(known[group], bound)}
+        steps = [(self._bound, bound)] if bound > self._bound else []
+        steps += [(known[group], further) for group, further in groups.items()]
+        new = reached.epoch > self.epoch
+        files = sorted(n for n in self.files() if self.epoch < epoch_of(n) <= reached.epoch) if new or steps else []
+        if files or (steps and self._needed(steps)):
+            self.handed_on += not files
+            return self._items(files, reached, groups, clock)
+        self.withheld += bool(steps) and new
+        return []
+
+    def _items(self, files: Sequence[str], reached: Reached, further: Mapping[str, int], clock: int) -> list[Item]:
         """The items of some files: answers make one item, since their order is that of all of them; rows one each."""
-        groups = [tuple(files)] if self.derivation.as_one or not files else [(f,) for f in files]
+        each = [tuple(files)] if self.derivation.as_one or not files else [(f,) for f in files]
         items = []
-        for number, group in enumerate(groups):
-            path = os.path.join(self.folder, group[0] if group else file_name(epoch, 0, 0))
-            size = sum(os.path.getsize(os.path.join(self.folder, f)) for f in group)
-            rows = sum(rows_of(f) for f in group)
-            last = number == len(groups) - 1
+        for number, parts in enumerate(each):
+            path = os.path.join(self.folder, parts[0] if parts else file_name(reached.epoch, 0, 0))
+            size = sum(os.path.getsize(os.path.join(self.folder, f)) for f in parts)
+            rows = sum(rows_of(f) for f in parts)
+            last = number == len(each) - 1
             items.append(
-                Item(0, "derived", path, "derived", size, 0, "", rows, "", clock,
-                     epoch=epoch, bound=bound if last else None, parts=group)
+                Item(0, "derived", path, "derived", size, 0, "", rows, "", clock, epoch=reached.epoch,
+                     bound=reached.bound if last else None, parts=parts, groups=dict(further) if last else {})
             )  # fmt: skip
         return items
 

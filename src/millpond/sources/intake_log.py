@@ -50,6 +50,7 @@ class Item:
     more: the items after it were taken with it, all or none of them, up to the next without `more`.
     epoch, bound, parts: of derived items: the epoch that gave the rows; the progress that is reached with them (None:
         more items of the epoch follow); the files beside `path` that hold them.
+    groups: bounds of groups that are reached with them, where they are further than before.
     """
 
     ordinal: int
@@ -67,10 +68,12 @@ class Item:
     bound: int | None = None
     parts: tuple[str, ...] = ()
     more: bool = False
+    groups: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The item as a JSON-ready dict."""
-        names = [*_PLAIN, *(_DERIVED if self.kind == "derived" else ()), *(["more"] if self.more else ())]
+        names = [*_PLAIN, *(_DERIVED if self.kind == "derived" else ())]
+        names += [name for name in _SELDOM if getattr(self, name)]
         return {name: getattr(self, name) for name in names}
 
     @classmethod
@@ -84,8 +87,11 @@ _FIELDS: Final = {f.name: None for f in dataclasses.fields(Item)}
 
 _DERIVED: Final = ("epoch", "bound", "parts")
 
+#: The fields that are written where they say something.
+_SELDOM: Final = ("more", "groups")
+
 #: The fields that items of every kind have.
-_PLAIN: Final = {name: None for name in _FIELDS if name not in (*_DERIVED, "more")}
+_PLAIN: Final = {name: None for name in _FIELDS if name not in (*_DERIVED, *_SELDOM)}
 
 
 def checksum(head: bytes) -> str:

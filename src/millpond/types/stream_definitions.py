@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from abc import ABC
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal
 
 from millpond.types.columns import ARRIVAL, Column
@@ -56,7 +57,8 @@ class StreamOptions:
     marks_column: a column with the source's own bound on what follows. marks_record: DuckDB SQL over the columns: rows
         for which it holds are no data; their event time is such a bound. marks_by: the bounds are for rows with the
         same value in that column, and in those of
-        `marks_also`; at most `marks_groups` values are kept. marks_only: nothing else makes progress.
+        `marks_also`; at most `marks_groups` values are kept. A derived stream gets them from what it is made of.
+    marks_only: nothing else makes progress.
     guard: what a row does that lies behind a bound which its own source gave.
     late: what a row behind the announced progress does.
     retention: how long rows stay in the archive; None: for ever.
@@ -105,6 +107,19 @@ class StreamOptions:
     def marked_by(self) -> tuple[str, ...]:
         """The columns by which bounds are for groups; none: they are for all rows."""
         return () if self.marks_by is None else (self.marks_by, *self.marks_also)
+
+    def marked_as(self, names: Mapping[str | None, str]) -> tuple[str, ...]:
+        """What these are called where columns have other names, by the columns; none: not all of them are shown.
+
+        >>> StreamOptions(marks_by="k", marks_also=("n",)).marked_as({"n": "number", "k": "k"})
+        ('k', 'number')
+        """
+        by = self.marked_by
+        return tuple(names[c] for c in by) if names.keys() >= set(by) else ()
+
+    def with_marks(self, by: Sequence[str]) -> StreamOptions:
+        """The options of a stream with bounds for the groups of some columns; none: it has none."""
+        return replace(self, marks_by=by[0], marks_also=tuple(by[1:])) if by else self
 
 
 #: The fields of derivations as they are written, with what one says that does not have them.

@@ -256,7 +256,8 @@ class _Explaining:
         keep = keep_of_rows(stream)
         readers = sorted(catalog.readers_of(stream.id))
         read = f"read by {', '.join(dict.fromkeys(readers))}" if readers else "read by no window query and no stream"
-        late = f"watermark {moment(bound)}; late rows: {stream.options.late}"
+        groups = f", by {', '.join(stream.options.marked_by)} for groups" if stream.options.marked_by else ""
+        late = f"watermark {moment(bound)}{groups}; late rows: {stream.options.late}"
         found = [said("event time", f"event time {stream.options.time}, {late}")]
         found += [said("kept", f"rows are kept for {duration(keep.time)}")] if keep.time is not None else []
         found += [said("kept", f"rows are kept up to {keep.size:,} bytes")] if keep.size is not None else []

@@ -226,7 +226,8 @@ def generator(options: StreamOptions) -> str:
     """
     parts: list[str] = []
     if options.source == "derived" and options.lateness is None and options.lateness_rows is None:
-        parts.append("as far as what it is derived from")
+        groups = f", by {', '.join(options.marked_by)} for groups" if options.marked_by else ""
+        parts.append(f"as far as what it is derived from{groups}")
     elif options.time == ARRIVAL:
         parts.append("arrival")
     elif options.lateness_share is not None:

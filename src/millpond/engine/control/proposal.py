@@ -23,7 +23,7 @@ from millpond.manifests.places import query_owner
 from millpond.manifests.quarantine import Failures
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Manifest, start_of
-from millpond.operators.derived.passed_rows import bounds_of, takeable
+from millpond.operators.derived.passed_rows import bounds_of, group_bounds_of, takeable
 from millpond.operators.registry import Operators, operators_of
 from millpond.operators.relational.skew import decided, moved
 from millpond.operators.windowed.lookup_versions import stretches_now
@@ -233,6 +233,7 @@ def _manifest(facts: Facts, intake: Intake, failures: Failures) -> Manifest:
         explicit_matches=settings.explicit_matches,
         matching_work=facts.matching_work,
         bounds=bounds_of(taken),
+        group_bounds=group_bounds_of(taken),
         copies={str(s): dict(copies) for s in taken if (copies := facts.streams[s].copies)},
         archive=looked_up(facts, operators, progress, queries, failures),
         hot=hot,

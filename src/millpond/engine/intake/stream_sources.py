@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from millpond.catalog.catalogs import Catalogs
 from millpond.engine.intake.live_storage import Source
@@ -47,14 +49,16 @@ class StreamSources:
         def far() -> Reached | None:
             failures = Failures(self.catalogs.catalog, f"the source of {definition.name}")
             published, owner = self.epochs.published, query_owner(next(iter(definition.queries), 0))
-            found = failures.attempt(owner, lambda: reached(failures.catalog, published, definition))
+            answering = operators_of(failures.catalog).answering
+            found = failures.attempt(owner, lambda: reached(failures.catalog, published, definition, answering))
             quarantine(self.catalogs.log, failures.reasons)
             return found
 
-        def needed(announced: int, bound: int) -> bool:
+        def needed(steps: Sequence[tuple[int, int]]) -> bool:
             failures = Failures(self.catalogs.catalog, f"the source of {definition.name}")
             published, answering = self.epochs.published, operators_of(failures.catalog).answering
-            found = is_needed(failures, answering, published, definition.id, announced, bound)
+            asking = partial(is_needed, failures, answering, published, definition.id)
+            found = any(asking(announced, bound) for announced, bound in dict.fromkeys(steps))
             quarantine(self.catalogs.log, failures.reasons)
             return found
 

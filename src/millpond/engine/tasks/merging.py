@@ -47,7 +47,7 @@ def _stream_after(manifest: Manifest, stream: StreamDefinition, items: Sequence[
         return absorb(before, stream.options, items, manifest.clock, ends, arrival)
     if stream.derived.own_progress:
         return absorb(before, stream.options, items, manifest.clock, announced >= FOREVER)
-    return absorb_announced(before, items, announced)
+    return absorb_announced(before, items, announced, manifest.group_bounds.get(key, {}))
 
 
 def merge_shard(

@@ -20,6 +20,7 @@ from millpond.language.check.products import check_products
 from millpond.language.inference.duck import Refused, describe
 from millpond.language.plan.grouped_joins import grouped_plan
 from millpond.language.plan.join_plans import WHOLE, join_plan
+from millpond.language.plan.kept_apart import kept_apart
 from millpond.language.plan.paired import check_pairs, pair_checks
 from millpond.language.plan.probed_inputs import probes_of
 from millpond.language.plan.spreading import hashes_of, salting_of, spread_of, together_of
@@ -158,7 +159,10 @@ class _Binder:
             return PairsQuery(join=join, **common)
         plan = Elements() if self.elements(tree) else self.plan(tree, spelt, refs, joined)
         ordered = self.operator is None and tree.args.get("order") is not None
-        return RelationQuery(operator=self.operator, plan=plan, ordered=ordered, **common)
+        apart = kept_apart(tree if spelt is None else spelt, columns_of, self.windows)
+        return RelationQuery(
+            operator=self.operator, plan=plan, ordered=ordered, apart=() if self.reduced else apart, **common
+        )
 
     def check_aliases(self) -> None:
         """Refuse names that answers have by themselves for columns of the answer, and the engine's own everywhere."""

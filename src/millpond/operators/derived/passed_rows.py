@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from millpond.catalog import Catalog, Standing
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Published
+from millpond.operators.contract import Answering
 from millpond.operators.filters.filter_orders import Screens
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.sources.derived_stream import Reached, derived_folder, write_part
@@ -36,8 +37,14 @@ def answered(standing: Standing, closed: int) -> int:
     return first_end_after(query.window, closed)
 
 
-def reached(catalog: Catalog, published: Published, stream: StreamDefinition) -> Reached | None:
-    """How far the source of a derived stream is published; None: nothing of it counts yet."""
+def reached(
+    catalog: Catalog, published: Published, stream: StreamDefinition, answering: Mapping[int, Answering]
+) -> Reached | None:
+    """How far the source of a derived stream is published; None: nothing of it counts yet.
+
+    Args:
+        answering: what answers each query, by id.
+    """
     derivation = stream.derived
     assert derivation is not None
     if published.epoch < derivation.first_epoch - 1:
@@ -45,10 +52,14 @@ def reached(catalog: Catalog, published: Published, stream: StreamDefinition) ->
     if isinstance(derivation, AnswerDerivation):
         standing = catalog.queries.get(derivation.query)
         progress = published.queries.get(str(derivation.query), QueryProgress())
-        stands = standing is None or standing.status == "quarantined"
-        return Reached(published.epoch, NEVER if stands or standing is None else answered(standing, progress.closed))
+        if standing is None or standing.status == "quarantined":
+            return Reached(published.epoch, NEVER)
+        query, asked = standing.definition.query, answering[standing.id]
+        groups = asked.answered_groups(query, progress) if stream.options.marked_by else {}
+        further = {group: answered(standing, closed) for group, closed in groups.items()}
+        return Reached(published.epoch, answered(standing, progress.closed), further)
     source = published.progress.get(str(derivation.sources[0]), StreamProgress())
-    return Reached(published.epoch, source.bound)
+    return Reached(published.epoch, source.bound, source.groups if stream.options.marked_by else {})
 
 
 def followers(catalog: Catalog, stream: int) -> list[int]:
@@ -75,6 +86,16 @@ def bounds_of(taken: Mapping[int, Sequence[Item]]) -> dict[str, int]:
     """Per derived stream, the progress that is reached with the items that an epoch takes."""
     found = {s: [i.bound for i in items if i.bound is not None] for s, items in taken.items()}
     return {str(s): max(bounds) for s, bounds in found.items() if bounds}
+
+
+def group_bounds_of(taken: Mapping[int, Sequence[Item]]) -> dict[str, dict[str, int]]:
+    """As `bounds_of`, of groups that are further."""
+    found: dict[str, dict[str, int]] = {}
+    for stream, items in taken.items():
+        for item in items:
+            if item.groups:  # later ones are further
+                found[str(stream)] = {**found.get(str(stream), {}), **item.groups}
+    return found
 
 
 # -- rows of a stream --------------------------------------------------------------------------------------------------

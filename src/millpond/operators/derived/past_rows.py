@@ -21,7 +21,7 @@ from millpond.manifests.quarantine import Failures
 from millpond.operators.contract import Past
 from millpond.operators.derived.passed_rows import project, write_passed
 from millpond.progress import StreamProgress
-from millpond.sources.derived_stream import derived_folder, write_history
+from millpond.sources.derived_stream import Reached, derived_folder, write_history
 from millpond.support.errors import EngineError
 from millpond.tables.chunks import Payload
 from millpond.tables.executors import Parcel
@@ -48,10 +48,11 @@ def make_past(stream: StreamDefinition, past: Past) -> None:
         reports = archives.executor.run(job, len(tasks), _collect, 1, background=True)
     except Exception as error:
         raise EngineError(f"the past of stream {stream.name} was not made: {error}") from error
-    bound = past.known.progress.get(str(source.id), StreamProgress()).bound
+    known = past.known.progress.get(str(source.id), StreamProgress())
+    reached = Reached(epoch, known.bound, known.groups if stream.options.marked_by else {})
     with archives.lock:
         if stream.id in archives.catalog.streams:
-            write_history(derived_folder(past.path, stream), epoch, bound, reports[0][0]["files"])
+            write_history(derived_folder(past.path, stream), reached, reports[0][0]["files"])
 
 
 def _map(pond: str, source: dict[str, Any], stream: dict[str, Any], tasks: list[Any], task: int) -> Iterator[Parcel]:

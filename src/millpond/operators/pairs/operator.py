@@ -25,6 +25,7 @@ from millpond.operators.pairs.pair_plans import pairs_plan
 from millpond.operators.pairs.pairs_progress import PairsProgress, Progress
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.relational.bounds import input_states
+from millpond.operators.relational.equal_groups import groups_meet
 from millpond.operators.relational.readers import (
     Asked,
     Constants,
@@ -45,7 +46,7 @@ from millpond.support.sql import quote
 from millpond.synopses import connection
 from millpond.synopses.partners import finding
 from millpond.tables import Chunk
-from millpond.types import PairsQuery, Query, QueryOptions, RelationInput
+from millpond.types import PairsQuery, Query, QueryOptions, RelationInput, StreamDefinition
 from millpond.types.plan_nodes import PlanNode
 
 
@@ -119,6 +120,31 @@ class PairsOperator(RowReader[PairsProgress]):
             further = {g: b for g, b in groups.items() if b > bound}
             found.append(Reached(bound, further, tuple(map(quote, by))))
         return found[0], found[1]
+
+    @classmethod
+    def answered_groups(cls, query: Any, known: QueryProgress) -> Mapping[str, int]:
+        """See `Answering`: of a group, too, no result has a smaller largest event time any more."""
+        own = known.read(PairsProgress).own
+        if not own.side_groups:
+            return {}
+        names = sorted({group for side in own.side_groups for group in side})
+        first, second = zip(own.sides, own.side_groups, strict=True)
+        sides = {g: (max(first[0], first[1].get(g, NEVER)), max(second[0], second[1].get(g, NEVER))) for g in names}
+        until = {g: marks_of(query, bounds).result for g, bounds in sides.items()}
+        return {g: bound for g, bound in until.items() if bound > known.closed}
+
+    @classmethod
+    def marked_columns(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> tuple[str, ...]:
+        """See `Answering`: where rows of one group are joined with rows of the same alone."""
+        join, marked = query.join, {i.alias: s.options.marked_by for i, s in zip(query.inputs, streams, strict=True)}
+        if options.delay or not all(marked.values()):
+            return ()
+        by = [marked[alias] for alias in join.items]
+        for item, columns in enumerate(by):
+            shown = {column: query.select[n].name for n, (owner, column) in enumerate(join.plain) if owner == item}
+            if shown.keys() >= set(columns) and groups_meet(join, item, by):
+                return tuple(shown[column] for column in columns)
+        return ()
 
     def horizon(self, known: Progress, high: int) -> int:
         """See `RowReader`."""

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 import duckdb
+import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -33,13 +35,15 @@ Between = Callable[[int, int], pa.Table]
 class Report:
     """What an epoch reports of the instants that it passes, and of those that are open.
 
-    bound: progress. found: the answer of the instants passed, as of `relations.answers`. answers: the rows to store.
+    bound: progress. found: the answer of the instants passed, as of `relations.answers`. opened: which of some answers
+    are of instants that are not passed. answers: the rows to store.
     numbers: numbers of instants to remember. pending: the next instant at which something changes, if nothing comes.
     early: what is shown early now and was not, to be remembered. early_at, stirred: as of `RelationProgress`.
     """
 
     bound: int
     found: pa.Table | None
+    opened: Callable[[pa.Table], npt.NDArray[np.bool_]]
     answers: pa.Table | None = None
     numbers: list[pa.Table] = field(default_factory=list)
     pending: int | None = None
@@ -81,9 +85,10 @@ class Speculation:
         low = max(progress.closed, progress.start)
         opens = max(report.bound, low)
         known = shown_early(db, query, self.shown(low), low)
-        at = None if known is None else known["_at"]
-        ended = None if known is None else known.filter(pc.less(at, opens))
-        still = None if known is None else known.filter(pc.greater_equal(at, opens))
+        ended = still = None
+        if known is not None:
+            is_open = report.opened(known)
+            ended, still = known.filter(pa.array(~is_open)), known.filter(pa.array(is_open))
         rows: list[pa.Table] = []
         numbers: list[pa.Table] = []
         closing = _closing(db, query, report.found, ended)
@@ -95,6 +100,7 @@ class Speculation:
         early, early_at = None, progress.own.early_at
         if stirred and report.bound < FOREVER and due(options, progress.own.early_at, self.clock):
             current = between(opens, high + 1) if high >= opens else None
+            current = None if current is None else current.filter(pa.array(report.opened(current)))
             changed = _changed(db, query, still, current)
             if changed is not None and changed.num_rows:
                 early = changed

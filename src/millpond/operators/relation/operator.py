@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import duckdb
@@ -23,12 +23,14 @@ from millpond.manifests.task_reports import Scanned
 from millpond.operators.announcing import announced
 from millpond.operators.contract import ONLY_RSTREAM, CompactTask, MergeTask, Past, Retold, Step
 from millpond.operators.plan_facts import PlanFacts
-from millpond.operators.relation.advance import Advancing, known_of
+from millpond.operators.relation.advance import Advancing
 from millpond.operators.relation.early import Speculation, early_chunk, shown_early
 from millpond.operators.relation.group_sums import GROUPS, by_shard, put_together, read_sums, sums_chunk
+from millpond.operators.relation.groups_ahead import KeptApart, bounds_of, released_by
 from millpond.operators.relation.join_orders import JoinOrders
 from millpond.operators.relation.relation_plans import relation_plan
 from millpond.operators.relation.relation_progress import Progress, RelationProgress
+from millpond.operators.relation.seen import known_of
 from millpond.operators.relation.table_use import TableUse, trimmed
 from millpond.operators.relational.bounds import high_of
 from millpond.operators.relational.probing import Probed
@@ -48,6 +50,7 @@ from millpond.operators.relational.visibility import covered_from, floored, revi
 from millpond.operators.windowed.advance import Advanced
 from millpond.operators.windowed.closing import nothing_given
 from millpond.operators.windowed.early import EARLY, due
+from millpond.operators.windowed.group_bounds import GroupBounds, closed_groups
 from millpond.operators.windowed.numbers import put_numbers_together
 from millpond.operators.windowed.operator import shown_early as shown_before
 from millpond.progress import FOREVER, NEVER, StreamProgress
@@ -136,9 +139,36 @@ class RelationOperator(RowReader[RelationProgress]):
                 wanted |= kept(db, self.relation, item, seen, spare, horizon, needed.since, needed.whole)
         return wanted
 
+    @cached_property
+    def apart(self) -> KeptApart | None:
+        """The groups that it reports as their own bounds allow; None: it waits for those of all rows."""
+        return released_by(self.relation, self.options, [self.catalog.streams[s.stream] for s in self.specs])
+
+    def groups(self, progress: Mapping[str, StreamProgress]) -> GroupBounds | None:
+        """The bounds of these groups. progress: of the streams."""
+        return bounds_of(self.apart, [progress_of(self.catalog, spec, progress) for spec in self.specs])
+
+    def stirring_bound(self, progress: Mapping[str, StreamProgress], clock: int) -> int:
+        """See `RowReader`: that of the group that is furthest."""
+        bounds, bound = self.groups(progress), self.answered_until(self.standing, progress, clock)
+        return bound if bounds is None else max([bound, *bounds.further.values()])
+
     def moved(self, task: MergeTask, before: Progress) -> Progress:
         """See `RowReader`."""
-        return before
+        bound = self.answered_until(self.standing, task.progress, task.manifest.clock)
+        groups = closed_groups(max(before.closed, bound), self.groups(task.progress), before.own.groups)
+        return replace(before, own=replace(before.own, groups=groups))
+
+    @classmethod
+    def answered_groups(cls, query: Any, known: QueryProgress) -> Mapping[str, int]:
+        """See `Answering`."""
+        return known.read(RelationProgress).own.groups
+
+    @classmethod
+    def marked_columns(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> tuple[str, ...]:
+        """See `Answering`."""
+        apart = released_by(query, options, streams)
+        return () if apart is None else tuple(query.select[place].name for place in apart.places)
 
     def stirred(self, task: MergeTask, before: Progress) -> Progress:
         """See `RowReader`: early answers are made of rows that came."""
@@ -174,7 +204,7 @@ class RelationOperator(RowReader[RelationProgress]):
         orders = JoinOrders(self.standing, task.manifest.filters)
         advancing = Advancing(
             task.db, self.relation, self.options, self._tables(task), self.given(task),
-            speculation, orders, partial(self._sums, task),
+            speculation, orders, partial(self._sums, task), self.apart, self.groups(task.progress),
         )  # fmt: skip
         done = advancing.advance(inputs, asked.before, asked.bound, asked.since, known)
         done = replace(done, progress=self.owing(task, done.progress, asked))

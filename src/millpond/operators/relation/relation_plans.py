@@ -6,9 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import assert_never
 
 from millpond.catalog import Standing
+from millpond.operators.announcing import release_facts
 from millpond.operators.filters.order_facts import order_facts
 from millpond.operators.filters.subjects import pipelines_of
 from millpond.operators.plan_facts import PlanFacts
+from millpond.operators.relation.groups_ahead import released_by
 from millpond.operators.relation.join_facts import graph_facts, place_facts
 from millpond.operators.relation.recompute_cost import recompute_cost
 from millpond.operators.relational.relational_plans import relational_plan
@@ -35,6 +37,9 @@ def relation_plan(facts: PlanFacts, query: RelationQuery, standing: Standing | N
     own = list(_plan(facts, query, standing is None))
     if standing is not None:
         own += place_facts(query, query.joined) if query.joined is not None else []
+        names = [name for names in query.names_by_input for name in names]
+        streams = [stream for stream in map(facts.catalog.stream, names) if stream is not None]
+        own += release_facts(streams, released_by(query, standing.definition.options, streams) is not None)
         own += [fact for each in pipelines_of(standing) for fact in order_facts(facts, each.name, standing)]
     return relational_plan("relation", facts, query, standing, _GIVES[query.operator], own)
 

@@ -17,7 +17,7 @@ from millpond.progress import NEVER
 from millpond.support.sql import group_text
 from millpond.synopses import connection, query_table
 from millpond.synopses.partials.dispatch import Spec
-from millpond.types import StreamDefinition, WindowedQuery
+from millpond.types import QueryOptions, StreamDefinition, WindowedQuery
 from millpond.windows.candidates import Ints
 
 
@@ -42,6 +42,11 @@ def group_bounds(
         return None
     named = {key.column: name for name, key in zip(spec.key_names, spec.keys, strict=True) if name in spec.spread}
     return GroupBounds(tuple(named[c] for c in by), groups) if named.keys() >= set(by) else None
+
+
+def released_by_groups(query: WindowedQuery, options: QueryOptions, stream: StreamDefinition, spec: Spec) -> bool:
+    """Whether answers of a group go out when its own bound allows; arguments as of `group_bounds`."""
+    return not options.delay and group_bounds(stream, query, spec, {}) is not None
 
 
 def texts_of(rows: pa.Table, columns: Sequence[str]) -> pa.ChunkedArray:

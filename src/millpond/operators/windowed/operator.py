@@ -45,7 +45,7 @@ from millpond.operators.windowed.closing import Closing
 from millpond.operators.windowed.coverage import with_coverage, without_missed
 from millpond.operators.windowed.early import EARLY, Speculation, due, latest_shown, opens, with_early
 from millpond.operators.windowed.evaluation import Shown
-from millpond.operators.windowed.group_bounds import group_bounds
+from millpond.operators.windowed.group_bounds import group_bounds, released_by_groups
 from millpond.operators.windowed.mapper import SynopsisMapper
 from millpond.operators.windowed.needs import keep_since, needed_since, summary_since
 from millpond.operators.windowed.numbers import REVISIONS, differing, numbers_in, put_numbers_together
@@ -55,10 +55,11 @@ from millpond.operators.windowed.window_plans import window_plan
 from millpond.operators.windowed.window_progress import Windowed, WindowProgress, answered
 from millpond.progress import FOREVER, NEVER, StreamProgress
 from millpond.support.errors import Refusal
+from millpond.synopses import spec_of
 from millpond.synopses.partials.dispatch import Spec
 from millpond.synopses.partials.shards import single_shard
 from millpond.tables import Chunk, read_chunks
-from millpond.types import Query, QueryDefinition, StreamDefinition, WindowedQuery
+from millpond.types import Query, QueryDefinition, QueryOptions, StreamDefinition, WindowedQuery
 from millpond.types.plan_nodes import Fact, PlanNode
 
 
@@ -241,6 +242,20 @@ class WindowOperator(Answering, WindowKind):
         """See `Answering`."""
         own = known.read(cls.progress_kind).own
         return LeftOut(own.reduced, own.dropped, own.coarse, own.scanned)
+
+    @classmethod
+    def answered_groups(cls, query: Any, known: QueryProgress) -> Mapping[str, int]:
+        """See `Answering`."""
+        return known.read(cls.progress_kind).own.groups
+
+    @classmethod
+    def marked_columns(cls, query: Any, options: QueryOptions, streams: Sequence[StreamDefinition]) -> tuple[str, ...]:
+        """See `Answering`."""
+        stream = streams[0]
+        if not released_by_groups(query, options, stream, spec_of(query, stream)):
+            return ()
+        keys = {key.name: key.expression.column for key in query.keys}
+        return stream.options.marked_as({keys.get(o.expression.column or ""): o.name for o in query.select})
 
     @classmethod
     def covered(cls, known: QueryProgress) -> int:

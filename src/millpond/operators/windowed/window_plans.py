@@ -10,9 +10,11 @@ from millpond.archive.summed.serving import Sums
 from millpond.catalog import Standing
 from millpond.catalog.unions import late_of
 from millpond.manifests.query_progress import QueryProgress
+from millpond.operators.announcing import release_facts
 from millpond.operators.plan_facts import PlanFacts
 from millpond.operators.windowed.advance import ranges_known
 from millpond.operators.windowed.coverage import coverage_of
+from millpond.operators.windowed.group_bounds import released_by_groups
 from millpond.progress import NEVER
 from millpond.synopses import spec_of
 from millpond.synopses.partials.dispatch import Spec
@@ -113,12 +115,14 @@ def _until_when(
     """How long windows are revised, and whether they are whole."""
     late = late_of(facts.catalog, spec)
     spare = duration(query.revised_for(standing.definition.options))
-    archives = [facts.archives[s.id] for s in facts.catalog.streams_of(standing)]
+    streams = facts.catalog.streams_of(standing)
+    archives = [facts.archives[s.id] for s in streams]
     known = facts.published.queries.get(str(standing.id), QueryProgress())
     coverage = coverage_of(standing, covered(known), known.closed, archives)
     there = "no row is there" if coverage.start <= NEVER else f"rows are there from {moment(coverage.start)} on"
     return [
         *_gaps(query, standing.definition.options),
+        *release_facts(streams, released_by_groups(query, standing.definition.options, streams[0], spec)),
         Fact("late rows", late + (f", for {spare} behind the watermark" if late == "revise" else "")),
         Fact("windows", f"{coverage}; {there}"),
     ]

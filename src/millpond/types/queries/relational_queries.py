@@ -148,11 +148,15 @@ class RelationQuery(Relational):
     operator: what makes a stream of it; None: the answer is the relation itself.
     plan: how it is kept.
     ordered: `sql` ends with ORDER BY, by which all rows have their places; who asks for the relation sees it so.
+    apart: columns of inputs that rows of the answer show unchanged: the input's alias, the column, its place in the
+        answer. Rows with one value there give the rows of the answer with the same value, whatever the others are; of
+        a join if its equalities say so of all inputs.
     """
 
     operator: Literal["istream", "dstream", "rstream"] | None
     plan: RelationPlan
     ordered: bool = False
+    apart: tuple[tuple[str, str, int], ...] = field(default=(), compare=False)
 
     @property
     def makes_stream(self) -> bool:
