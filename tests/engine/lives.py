@@ -111,7 +111,7 @@ def written(work: Path) -> dict[str, list[str]]:
 
 
 def manifests(work: Path) -> dict[int, Any]:
-    """The manifests by epoch, without what chance names: the opening (which the checksum covers), landing files and when they were written."""
+    """The manifests by epoch, without what chance names: the opening, with the checksum that covers it, and landing files."""
     found = {}
     for path in sorted((work / "pond" / "manifests").glob("*.json")):
         manifest = json.loads(path.read_text(encoding="utf-8"))
