@@ -111,7 +111,7 @@ def written(work: Path) -> dict[str, list[str]]:
 
 
 def manifests(work: Path) -> dict[int, Any]:
-    """The manifests by epoch, without what chance names: the opening, with the checksum that covers it, and landing files."""
+    """The manifests by epoch, without what chance names: the opening, its checksum, landing files and their times."""
     found = {}
     for path in sorted((work / "pond" / "manifests").glob("*.json")):
         manifest = json.loads(path.read_text(encoding="utf-8"))
