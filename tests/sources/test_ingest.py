@@ -124,3 +124,20 @@ def test_python_values_of_every_type() -> None:
         to_table([row | {"i": timedelta(days=200_000)}], definition)
     with pytest.raises(SourceError, match="column 'a'"):
         to_table([row | {"a": [1, 2, 3]}], definition)
+
+
+@pytest.mark.parametrize(
+    ("declared", "fits", "unfit"),
+    [
+        ("DECIMAL(38, 0)", Decimal(7), Decimal(10**45)),
+        ("HUGEINT", Decimal(7), Decimal(10**45)),
+        ("DECIMAL(38, 0)[]", [Decimal(7), None], [Decimal(10**45)]),
+        ("STRUCT(a HUGEINT)", {"a": Decimal(7)}, {"a": Decimal(10**45)}),
+    ],
+)
+def test_decimals_of_more_than_38_digits_are_read_and_refused(declared: str, fits: Any, unfit: Any) -> None:
+    definition = stream("ts TIMESTAMP", f"n {declared}", source="ingest")
+    wide = pa.array([fits, unfit]).slice(0, 1)  # the type is that of the wider value
+    assert to_table({"ts": [DAY1], "n": wide}, definition, engine_db())["n"].to_pylist() == [fits]
+    with pytest.raises(SourceError, match=r"row 1, column 'n'.*1000000.*does not fit"):
+        to_table({"ts": [DAY1, DAY1], "n": pa.array([fits, unfit])}, definition, engine_db())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -209,3 +210,11 @@ def test_tail_times(tmp_path: Path) -> None:
     assert tail_times(item, S).tolist() == [5]
     assert tail_times(item, stream("n INTEGER"), None, 2).tolist() == [item.arrival]
     assert datetime.fromtimestamp(item.arrival / 1e6, UTC).year == 2023
+
+
+def test_decimals_of_more_than_38_digits_become_dead_letters(tmp_path: Path) -> None:
+    wide = pa.array([Decimal(7), Decimal(10**45)], pa.decimal256(50, 0))
+    got = through(tmp_path, stream("ts TIMESTAMP", "n DECIMAL(38, 0)"), ts=micros(1, 2), n=wide, other=wide)
+    assert got.rows["n"].to_pylist() == [Decimal(7)]
+    (reason,) = got.rejected["reason"].to_pylist()
+    assert "1000000" in reason and "does not fit" in reason

@@ -97,6 +97,27 @@ def never_unfit(kind: pa.DataType, carrier: Carrier) -> bool:
     return bool(kind == carrier.arrow and not carrier.checked and not _holds_text(kind))
 
 
+def without_wide_decimals(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """The column with decimals of 256 bits as text, also within nested values: DuckDB does not read them."""
+    kind = _narrow(column.type)
+    return column if kind == column.type else column.cast(kind)
+
+
+def _narrow(kind: pa.DataType) -> pa.DataType:
+    if pa.types.is_decimal256(kind):
+        return pa.string()
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        make = pa.list_ if pa.types.is_list(kind) else pa.large_list
+        return make(kind.value_field.with_type(_narrow(kind.value_type)))
+    if pa.types.is_map(kind):
+        return pa.map_(
+            kind.key_field.with_type(_narrow(kind.key_type)), kind.item_field.with_type(_narrow(kind.item_type))
+        )
+    if pa.types.is_struct(kind):
+        return pa.struct([field.with_type(_narrow(field.type)) for field in kind])
+    return kind
+
+
 def _plain(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_dictionary(kind):
@@ -247,6 +268,7 @@ def _slow(column: pa.ChunkedArray, carrier: Carrier, db: duckdb.DuckDBPyConnecti
             return Converted(near.column, mask if near.unfit is None else near.unfit | mask)
     view = "millpond_convert"
     result: pa.ChunkedArray | None = None
+    column = without_wide_decimals(column)
     db.register(view, pa.table({"c": column}))
     try:
         answer = db.sql(f"SELECT {_expression(column.type, carrier, json)} AS c FROM {view}").to_arrow_table()

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from millpond.sources.formats.carriers import Carrier, carriers
-from millpond.sources.formats.convert import never_unfit
+from millpond.sources.formats.convert import never_unfit, without_wide_decimals
 from millpond.sources.formats.opening import check_taken, columnar, vanished
 from millpond.sources.formats.shape import (
     Found,
@@ -129,6 +129,8 @@ def _records(rows: pa.Table, db: duckdb.DuckDBPyConnection) -> pa.Array:
     for at, field in enumerate(rows.schema):
         if pa.types.is_timestamp(field.type) and field.type.unit in ("s", "ms"):
             rows = rows.set_column(at, field.name, value_texts(rows.column(at), db))
+        else:
+            rows = rows.set_column(at, field.name, without_wide_decimals(rows.column(at)))
     db.register("millpond_records", rows)
     try:
         return db.sql("SELECT CAST(to_json(r) AS VARCHAR) AS c FROM millpond_records r").to_arrow_table().column(0)

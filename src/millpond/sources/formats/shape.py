@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from millpond.sources.formats.carriers import Carrier, carriers
-from millpond.sources.formats.convert import Mask, blanked, convert, is_bytes, is_text, is_valid
+from millpond.sources.formats.convert import Mask, blanked, convert, is_bytes, is_text, is_valid, without_wide_decimals
 from millpond.sources.formats.generated import generate
 from millpond.sources.formats.lacking import lacking
 from millpond.sources.formats.opening import Unreadable
@@ -234,7 +234,7 @@ def value_texts(column: pa.ChunkedArray, db: duckdb.DuckDBPyConnection) -> pa.Ch
         return column
     if pa.types.is_timestamp(column.type) and column.type.unit in ("s", "ms"):
         return pc.binary_join_element_wise(column.cast(pa.int64()).cast(pa.string()), column.type.unit, " ")
-    db.register("millpond_texts", pa.table({"c": column}))
+    db.register("millpond_texts", pa.table({"c": without_wide_decimals(column)}))
     try:
         return db.sql("SELECT CAST(c AS VARCHAR) AS c FROM millpond_texts").to_arrow_table().column(0)
     except duckdb.Error:
