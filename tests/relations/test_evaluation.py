@@ -14,7 +14,7 @@ from millpond.relations import evaluate, joining
 from millpond.types import Column, Elements, Joined, Recomputed, StreamDefinition, TableDefinition
 from tests.oracle.cql import Query, Stamped, Windowed
 from tests.relations.setting import WINDOWS, Evaluated, bound, stored, stream
-from tests.relations.shapes import JOINED, ONE, TWO, millpond, naive
+from tests.relations.shapes import JOINED, NESTED, ONE, TWO, millpond, naive
 
 #: Each example looks at every instant.
 FEW = max(4, settings.default.max_examples // 4)
@@ -73,6 +73,14 @@ def test_one_stream(shape: str, data: Any) -> None:
 @given(data=st.data())
 @settings(max_examples=FEW, deadline=None)
 def test_two_streams(shape: str, data: Any) -> None:
+    windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
+    check(shape, [data.draw(histories()), data.draw(histories())], windows, data.draw(st.integers(-1, 8)))
+
+
+@pytest.mark.parametrize("shape", NESTED)
+@given(data=st.data())
+@settings(max_examples=FEW, deadline=None)
+def test_windows_in_any_place(shape: str, data: Any) -> None:
     windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
     check(shape, [data.draw(histories()), data.draw(histories())], windows, data.draw(st.integers(-1, 8)))
 
