@@ -35,10 +35,9 @@ def _safe_division(generator: Any, node: exp.Binary) -> str:
 
 
 def _pivot(generator: Any, node: exp.Pivot) -> str:
-    """PIVOT and UNPIVOT, whose own columns DuckDB takes by their bare names. Those of SELECTs in it keep their tables."""
+    """PIVOT and UNPIVOT: DuckDB takes their own columns by bare names; columns of SELECTs in them keep their tables."""
     for column in list(node.find_all(exp.Column)):
-        within = column.find_ancestor(exp.Query, exp.Pivot)
-        if within is node:
+        if column.find_ancestor(exp.Query, exp.Pivot) is node:
             for part in column.parts[:-1]:
                 part.pop()
     text: str = generator.pivot_sql(node)
