@@ -69,18 +69,10 @@ def test_one_stream(shape: str, data: Any) -> None:
     check(shape, [data.draw(histories())], [window], data.draw(st.integers(-1, 8)))
 
 
-@pytest.mark.parametrize("shape", TWO)
+@pytest.mark.parametrize("shape", (*TWO, *NESTED))
 @given(data=st.data())
 @settings(max_examples=FEW, deadline=None)
 def test_two_streams(shape: str, data: Any) -> None:
-    windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
-    check(shape, [data.draw(histories()), data.draw(histories())], windows, data.draw(st.integers(-1, 8)))
-
-
-@pytest.mark.parametrize("shape", NESTED)
-@given(data=st.data())
-@settings(max_examples=FEW, deadline=None)
-def test_windows_in_any_place(shape: str, data: Any) -> None:
     windows = data.draw(st.lists(st.sampled_from(sorted(WINDOWS)), min_size=2, max_size=2))
     check(shape, [data.draw(histories()), data.draw(histories())], windows, data.draw(st.integers(-1, 8)))
 
