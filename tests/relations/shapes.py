@@ -58,6 +58,7 @@ NESTED = (
     "SELECT {r}(*) FROM ((SELECT a FROM {0} x) UNION BY NAME (SELECT b, a FROM {1} y)) q",
     "SELECT {r}(*) FROM (SELECT a FROM t EXCEPT ALL SELECT a FROM {0} x) q",
     "SELECT {r}(u.u) FROM {0} x, unnest([x.a, x.b]) u(u)",
+    "SELECT {r}(x.b, g.i) FROM {0} x, generate_series(1, x.a) g(i)",
     "SELECT {r}(q.n) FROM (SELECT count(*) AS n FROM {0} x) q, (SELECT sum(b) AS s FROM {1} y) r WHERE q.n > 0",
 )
 
