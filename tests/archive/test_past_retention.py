@@ -84,10 +84,10 @@ def seen(pond: Any) -> dict[str, Any]:
     return found
 
 
-def pond_of(inline_pond: Factory, batch: int, name: str) -> Any:
+def pond_of(inline_pond: Factory, batch: int, name: str, archive: str = "plain") -> Any:
     pond = inline_pond(name)
-    pond.sql("""
-        CREATE STREAM r (ts TIMESTAMP, v INTEGER) WITH (event_time='ts', retention='1 hour');
+    pond.sql(f"""
+        CREATE STREAM r (ts TIMESTAMP, v INTEGER) WITH (event_time='ts', retention='1 hour', archive='{archive}');
         CREATE STREAM o (ts TIMESTAMP, v INTEGER) WITH (event_time='ts')
     """)
     pond.sql(STANDING)
@@ -146,3 +146,30 @@ def test_what_standing_queries_have_counted_stays(inline_pond: Factory) -> None:
     pond.drain()
     [row] = pond.sql("SELECT * FROM sliding WHERE window_end = TIMESTAMP '2026-01-01 01:00:00'").to_arrow().to_pylist()
     assert (row["n"], row["covered_from"]) == (7, None)
+
+
+def test_a_summary_stands_for_rows_before_they_go_as_after(inline_pond: Factory) -> None:
+    design = "plain + summary(SELECT count(*) FROM r [RANGE 1 HOUR TUMBLING])"
+    texts = [
+        COUNTS[0],
+        "SELECT count(*) AS n FROM r [RANGE 2 HOURS SLIDE 1 HOUR]",
+        "SELECT max(v) AS n FROM r [RANGE 2 HOURS SLIDE 1 HOUR]",
+        "INVOKE sliding",
+        "INVOKE sliding AS OF TIMESTAMP '2026-01-01 11:30:00'",
+        "SELECT * FROM filled",
+    ]
+    answers = []
+    for upkeep in (False, True):
+        pond = pond_of(inline_pond, 6, f"p{upkeep}", design)
+        if upkeep:
+            pond.maintain()
+        pond.sql("CREATE QUERY filled WITH (since='start') AS SELECT count(*) AS n FROM r [RANGE 3 HOURS SLIDE 1 HOUR]")
+        pond.drain()
+        answers.append([pond.sql(text).to_arrow().to_pylist() for text in texts])
+    assert answers[0] == answers[1]
+    now, windows, others, invoked, earlier, filled = answers[0]
+    assert now == [{"n": 7}] and [row["n"] for row in windows] == [6, *[12] * 10]
+    assert not any(row["covered_from"] for row in (*windows, *filled)) and len(filled) == 11
+    floor = START + dt.timedelta(minutes=FLOOR)
+    assert [(row["n"], row["covered_from"]) for row in others] == [(65, floor)]
+    assert [(row["n"], row["covered_from"]) for row in (*invoked, *earlier)] == [(7, floor), (5, floor)]

@@ -71,7 +71,8 @@ def plan_scan(
         snapshot = archives.streams[stream.id].archive.snapshot
         splits = _Planner(archives, stream, scan, snapshot).splits(own)
         summed = tuple(s for s in splits if s.entries)
-        gone += [_gone(snapshot, scan.floors[stream.id])] if not summed or scan.reduced else []
+        floors = scan.floors[stream.id]
+        gone += [] if summed and not scan.reduced and floors is None else [_gone(snapshot, floors)]
         rows += sum(p.rows for s in splits for p in s.pieces) + sum(e.rows for s in summed for e in s.entries)
         parts = divided(splits, max(1, (archives.executor.cores - 1) // len(streams)))
         tasks += [ScanTask(place, part) for part in [*parts, *([summed] if summed else [])]]
