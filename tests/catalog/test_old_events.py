@@ -15,6 +15,7 @@ from millpond.catalog.events import apply
 from millpond.commands.inner_streams import made_of
 from millpond.synopses import PanesSpec, RowsSpec
 from millpond.types import KindWindow, LandmarkWindow, TimeWindow, Window, from_json, union_from_json
+from millpond.types.stream_definitions import RowDerivation
 from millpond.windows import KindPanes, PaneCut, Panes
 
 OLD = Path(__file__).parent.parent / "data" / "old_catalog"
@@ -29,9 +30,16 @@ def alike(catalog: Catalog) -> Catalog:
     """A catalog without what differs between places and versions: folders, and keys of streams as they are written.
 
     A delimiter that was not said was a comma, and is told by a file's name now. A column that a file lacks was NULL.
+    Streams of rows did not say whether they have all of their source.
     """
     tables = {n: replace(t, path=Path(t.path).name, missing="error") for n, t in catalog.tables.items()}
-    streams = {n: replace(s, derived=s.derived and replace(s.derived, inner="")) for n, s in catalog.streams.items()}
+    unsaid: dict[Any, dict[str, Any]] = {RowDerivation: {"whole": False}}
+    derived = {
+        n: d and replace(d, inner="", **unsaid.get(type(d), {}))
+        for n, s in catalog.streams.items()
+        for d in [s.derived]
+    }
+    streams = {n: replace(s, derived=derived[n]) for n, s in catalog.streams.items()}
     said = {n: replace(s.options, delimiter=s.options.delimiter or ",", missing="error") for n, s in streams.items()}
     streams = {n: replace(s, options=said[n]) for n, s in streams.items()}
     return replace(catalog, tables=tables, streams=streams)

@@ -111,11 +111,11 @@ def written(work: Path) -> dict[str, list[str]]:
 
 
 def manifests(work: Path) -> dict[int, Any]:
-    """The manifests by epoch, without what chance names: the opening, landing files and when they were written."""
+    """The manifests by epoch, without what chance names: the opening, its checksum, landing files and their times."""
     found = {}
     for path in sorted((work / "pond" / "manifests").glob("*.json")):
         manifest = json.loads(path.read_text(encoding="utf-8"))
-        del manifest["opening"]
+        del manifest["opening"], manifest["crc"]
         for split in manifest["splits"]:
             for item in [*split["items"], *split["before"]]:
                 if item["kind"] == "landing":

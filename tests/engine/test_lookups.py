@@ -202,3 +202,24 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Any:
         pond.sql(f"CREATE TABLE t (k INTEGER, c INTEGER) WITH (path='{folder}/t.csv')")
         pond.sql("CREATE QUERY q AS SELECT count(*) AS n FROM s [RANGE TUMBLING 1 HOUR]")
         yield pond
+
+
+@pytest.mark.parametrize("state", ["eager", "lazy", "adaptive"])
+def test_panes_of_joined_rows_in_every_form(inline_pond: Any, tmp_path: Path, state: str) -> None:
+    """Keys may be columns of the table."""
+    (tmp_path / "names.csv").write_text("k,name\na,A\nb,B\n")
+    pond = inline_pond()
+    pond.sql(
+        f"CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT);"
+        f"CREATE TABLE names (k TEXT, name TEXT) WITH (path='{tmp_path}/names.csv');"
+        f"CREATE QUERY q WITH (state='{state}') AS SELECT lower(name) AS name, sum(v) AS total"
+        f" FROM s [RANGE TUMBLING 1 HOUR] LEFT JOIN names USING (k) GROUP BY lower(name)"
+    )
+    for hour in range(3):
+        pond.ingest("s", [{"ts": f"2026-01-01 0{hour}:{m:02}:00", "k": "abc"[m % 3], "v": m} for m in range(30)])
+        pond.drain()
+    pond.drain(final=True)
+    assert pond.sql("EXPLAIN ANALYZE q").plan is not None
+    found = pond.sql("SELECT name, total FROM q").rows()
+    sums = [(None, sum(range(2, 30, 3))), ("a", sum(range(0, 30, 3))), ("b", sum(range(1, 30, 3)))]
+    assert sorted(found, key=repr) == sorted(3 * sums, key=repr)

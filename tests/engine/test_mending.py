@@ -267,3 +267,23 @@ def test_stretches_are_put_together_and_settled() -> None:
     assert whole == (Owed(-5, 5000, 3, 9),)
     assert settled(whole, 8) == (Owed(-5, 5000, 9, 9),) and settled(whole, 9) == ()
     assert _times((5, 5), (9, 3))(1) == ()
+
+
+@pytest.mark.parametrize("kept", ["0 seconds", "10 minutes"])
+@pytest.mark.parametrize("flush", ["at once", "lazy", "slow"])
+def test_answers_that_go_out_by_and_by_are_mended_as_others(tmp_path: Path, flush: str, kept: str) -> None:
+    """Late rows that state does not cover, for windows whose answers are out, wait, and are still to come."""
+    made = Pond(tmp_path / "pond", more=f"flush='{flush}', revise_for='{kept}'")
+    made.take((0.5, "a", 1), (1.5, "a", 2))
+    made.take((100.5, "a", 4))  # answers of the days 0 and 1 wait
+    made.take((0.6, "a", 8))
+    made.clock.advance(60_000_000)
+    made.pond.drain()
+    made.take((200.5, "a", 16), (100.6, "b", 32))
+    made.take((0.7, "b", 64), (100.7, "a", 128))
+    for _ in range(3):
+        made.clock.advance(60_000_000)
+        made.pond.drain()
+    assert made.answers() == [(0, "a", 2, 9), (0, "b", 1, 64), (1, "a", 1, 2), (100, "a", 2, 132), (100, "b", 1, 32)]
+    assert not made.owed
+    made.pond.close()

@@ -221,13 +221,13 @@ def test_an_error_that_breaks_a_connection_is_met_by_nobody_else(
     pond.sql("CREATE QUERY also AS SELECT ISTREAM(x) FROM t [NOW]")
     real = PanesOperator.advance
 
-    def breaks(self: Any, db: Any, state: Any, closing: Any) -> Any:
+    def breaks(db: Any, spec: Any, state: Any, closing: Any) -> Any:
         if closing.query.keys:  # the query `bad`
             connection().close()
             raise duckdb.FatalException("FATAL Error: planted")
-        return real(self, db, state, closing)
+        return real(db, spec, state, closing)
 
-    monkeypatch.setattr(PanesOperator, "advance", breaks)
+    monkeypatch.setattr(PanesOperator, "advance", staticmethod(breaks))
     take(pond, (1, "1"), (20, "3"))
     assert {q: s for q, (s, _) in statuses(pond).items()} == {"good": "live", "bad": "quarantined", "also": "live"}
     assert [n for _, n in goods(pond)] == [1] and pond.sql("SELECT x FROM also").rows() == [("1",)]

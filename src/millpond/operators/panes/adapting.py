@@ -37,6 +37,7 @@ from millpond.support.distinct import distinct, is_among
 from millpond.synopses import PanesSpec
 from millpond.synopses.pane_partials import group_codes
 from millpond.synopses.partials.late_exclusions import merge_cuts
+from millpond.synopses.partials.specs import joined_stream
 from millpond.tables import Chunk, Segment, read_chunks
 from millpond.tables.shard_cache import ShardCache, Version
 from millpond.types import KindWindow, WindowQuery
@@ -289,7 +290,8 @@ def current(
     spec = synopsis.spec
     if not isinstance(spec, PanesSpec) or spec.form != "adaptive":
         return None
-    tuples = tuples_of(db, spec, row_schema(catalog.streams[spec.stream]).empty_table()).schema
+    rows = row_schema(joined_stream(catalog.streams[spec.stream], spec.lookup))
+    tuples = tuples_of(db, spec, rows.empty_table()).schema
     queries = [q.definition.query for q in catalog.served(synopsis.owner)]
     return condition_of(db, spec, [q for q in queries if isinstance(q, WindowQuery)], known, tuples)
 

@@ -135,7 +135,7 @@ def smoothed(
         fresh.append(task.close_over(rows, closed, until, None, False))
     result = advanced(replace(closing, groups=None), [changed], fresh, revised.progress.own.first)
     own = replace(result.progress.own, held=left)
-    progress = replace(result.progress, too_late=revised.progress.too_late, own=own)
+    progress = replace(result.progress, too_late=revised.progress.too_late, owed=revised.progress.owed, own=own)
     given = None if changed is None or not changed.num_rows else numbers(query, changed)
     return replace(result, progress=progress, revisions=given)
 

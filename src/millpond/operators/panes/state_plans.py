@@ -22,6 +22,7 @@ from millpond.support.sql import quote
 from millpond.synopses import PanesSpec, connection, merge_partials
 from millpond.synopses.pane_partials import carried_by, group_codes
 from millpond.synopses.partials.late_exclusions import CUT
+from millpond.synopses.partials.specs import joined_stream
 from millpond.tables import read_chunks
 from millpond.types import StreamDefinition
 from millpond.types.durations import duration
@@ -64,7 +65,7 @@ def state_plan(facts: PlanFacts, synopsis: Synopsis, spec: PanesSpec, asked: str
         Fact("all as partials", f"{whole.nbytes} bytes"),
         *_adaptive(facts, synopsis, spec),
     ]
-    width = _tuple_bytes(spec, stream, whole)
+    width = _tuple_bytes(spec, joined_stream(stream, spec.lookup), whole)
     if width is not None:
         found.append(Fact("all as tuples", f"about {width * pc.sum(whole['n']).as_py()} bytes"))
     return PlanNode("state", groups, tuple(found))
