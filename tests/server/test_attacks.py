@@ -520,6 +520,15 @@ def test_internal_errors_tell_nothing(attacked: Served, monkeypatch: pytest.Monk
     assert reply.json["request"] == reply.headers["x-request-id"]
 
 
+def test_a_key_is_not_taken_for_other_rows(attacked: Served) -> None:
+    key = {**JSON, "Idempotency-Key": "used"}
+    write = attacked.raw("write")
+    first, other = rows(0, 3), rows(3, 6)
+    for body, status in ((first, 200), (other, 409), (first, 200), (rows(0, 2), 409)):
+        reply = write("POST", "/v1/streams/s/rows", json.dumps(body).encode(), key)
+        assert reply.status == status and (status == 200 or "a key of its own" in reply.json["message"])
+
+
 def test_keys_of_owners_are_their_own(guarded: Served) -> None:
     body, key = rows(0, 3), {"Idempotency-Key": "k"}
     for role in ("write", "other", "write"):

@@ -13,7 +13,7 @@ from tests.sources.helpers import stream
 from millpond.sources.formats.read import read, tail_times
 from millpond.sources.intake_log import IntakeLog
 from millpond.sources.landing import Landing
-from millpond.support.errors import LostFile, PondError, SourceError
+from millpond.support.errors import KeyReused, LostFile, PondError, SourceError
 from millpond.types import DAY
 
 ROWS = pa.table({"ts": pa.array([1, 2, 3], pa.timestamp("us")), "n": pa.array([1, 2, 3], pa.int32())})
@@ -56,10 +56,37 @@ def test_a_key_that_another_batch_has_is_refused(tmp_path: Path) -> None:
     """A batch that is acknowledged and not taken would be lost."""
     landing = opened(tmp_path)
     assert landing.append(ROWS, key="a", arrival=1) == 0
-    for other in (ROWS.slice(0, len(ROWS) - 1), ROWS.slice(0, 0)):
+    values = ROWS.set_column(1, "n", pa.array([1, 2, None], pa.int32()))
+    for other in (ROWS.slice(0, len(ROWS) - 1), ROWS.slice(0, 0), values, ROWS.take([1, 0, 2])):
         with pytest.raises(SourceError, match="a key of its own"):
             landing.append(other, key="a", arrival=2)
     assert landing.append(ROWS, key="a", arrival=3) == 0 and landing.log.length == 1
+
+
+def test_the_same_rows_are_known_however_they_are_stored(tmp_path: Path) -> None:
+    kinds = {
+        "t": pa.array(["a", "b", None]),
+        "e": pa.array(["x", None, "y"]).dictionary_encode(),
+        "l": pa.array([[1.5], None, []], pa.list_(pa.float64())),
+        "s": pa.array([{"a": 1}, None, {"a": None}], pa.struct([("a", pa.int8())])),
+    }
+    rows = pa.table({**dict(zip(ROWS.column_names, ROWS.columns, strict=True)), **kinds})
+    landing = opened(tmp_path)
+    assert landing.append(rows, key="a", arrival=1) == 0
+    # Other bytes where nothing is, other chunks, other codes of an ENUM.
+    under = pa.Array.from_buffers(pa.int32(), 3, [None, pa.array([7, 2, 3], pa.int32()).buffers()[1]])
+    codes = pa.DictionaryArray.from_arrays(pa.array([1, None, 0], pa.int32()), pa.array(["y", "x"]))
+    same = rows.set_column(rows.column_names.index("e"), "e", codes)
+    landing.append(rows.set_column(1, "n", pa.array([None, 2, 3], pa.int32())), key="b", arrival=1)
+    hidden = pa.Array.from_buffers(pa.int32(), 3, [pa.py_buffer(b"\x06"), under.buffers()[1]])
+    for other in (pa.concat_tables([rows.slice(0, 2), rows.slice(2)]), same):
+        assert landing.append(other, key="a", arrival=2) == 0
+    assert landing.append(rows.set_column(1, "n", hidden), key="b", arrival=2) == 1
+    landing = opened(tmp_path)
+    assert landing.append(rows, key="a", arrival=3) == 0
+    with pytest.raises(KeyReused, match="this one has other values"):
+        landing.append(rows.set_column(1, "n", hidden), key="a", arrival=3)
+    assert landing.log.length == 2 == len(list((tmp_path / "landing").iterdir()))
 
 
 def test_rivals_with_one_key_get_one_ordinal(tmp_path: Path) -> None:

@@ -197,10 +197,11 @@ class Pond(Functions, Registrations):
 
         Arguments:
             data: an Arrow table or batch, a list of dicts, a dict of columns, or anything with `__arrow_c_stream__`.
-            key: an idempotency key: a second batch with the same key within 24 hours is not taken.
+            key: an idempotency key: the same rows with the same key within 24 hours are not taken again.
             partition: the source partition, for streams whose watermark is kept per partition.
         Returns: the batch's number in the stream's intake order; None when it has no rows.
-        Raises: SourceError when the data does not fit the stream, or the stream has ended.
+        Raises: SourceError when the data does not fit the stream, the key was used for other rows, or the stream has
+            ended.
         """
         self._check()
         definition = self._core.catalog.stream(stream)

@@ -126,7 +126,7 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             Parameter(
                 "Idempotency-Key",
                 place="header",
-                summary="a second request with this key takes nothing in",
+                summary="the same rows with this key are not taken again; others are refused",
                 shortest=1,
                 longest=255,
                 pattern=r"^[\x20-\x7e]*$",
@@ -141,7 +141,11 @@ OPERATIONS: Final[tuple[Operation, ...]] = (
             "application/ndjson": None,
             "application/vnd.apache.arrow.file": None,
         },
-        answers={200: ("Taken", {_JSON: s.INGESTED}), 404: ("No such stream", {_JSON: s.ERROR})},
+        answers={
+            200: ("Taken", {_JSON: s.INGESTED}),
+            404: ("No such stream", {_JSON: s.ERROR}),
+            409: ("The key was used for other rows", {_JSON: s.ERROR}),
+        },
     ),
     Operation(
         "POST",

@@ -46,7 +46,7 @@ class Item:
     rows: number of rows where it is known without reading (Parquet, landing), else None.
     partition: the source partition that it belongs to ('' for one-partition sources).
     arrival: the clock reading at which it was taken, microseconds.
-    key: the idempotency key of an ingest.
+    key: the idempotency key of an ingest; values: the checksum of its rows' values ('': not known).
     more: the items after it were taken with it, all or none of them, up to the next without `more`.
     epoch, bound, parts: of derived items: the epoch that gave the rows; the progress that is reached with them (None:
         more items of the epoch follow); the files beside `path` that hold them.
@@ -69,6 +69,7 @@ class Item:
     parts: tuple[str, ...] = ()
     more: bool = False
     groups: dict[str, int] = dataclasses.field(default_factory=dict)
+    values: str = ""
 
     def to_json(self) -> dict[str, Any]:
         """The item as a JSON-ready dict."""
@@ -88,7 +89,7 @@ _FIELDS: Final = {f.name: None for f in dataclasses.fields(Item)}
 _DERIVED: Final = ("epoch", "bound", "parts")
 
 #: The fields that are written where they say something.
-_SELDOM: Final = ("more", "groups")
+_SELDOM: Final = ("more", "groups", "values")
 
 #: The fields that items of every kind have.
 _PLAIN: Final = {name: None for name in _FIELDS if name not in (*_DERIVED, *_SELDOM)}

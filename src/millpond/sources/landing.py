@@ -15,10 +15,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+import duckdb
 import pyarrow as pa
 
 from millpond.sources.intake_log import HEAD_BYTES, IntakeLog, Item, checksum, sync_folder
-from millpond.support.errors import PondError, SourceError
+from millpond.support.errors import KeyReused, PondError
+from millpond.support.sql import quote
+from millpond.synopses import connection, query_table
 from millpond.tables.stored_files import arrow_parts
 from millpond.types import DAY
 
@@ -70,7 +73,7 @@ class Landing:
         Arguments:
             table: rows in the stream's canonical schema (see `millpond.sources.ingest.to_table`).
             partition: the source partition it comes from.
-            key: an idempotency key: a second batch with the same key within 24 hours is not taken.
+            key: an idempotency key: the same rows with the same key within 24 hours are not taken again.
             arrival: the clock reading, microseconds.
 
         Returns:
@@ -79,26 +82,22 @@ class Landing:
 
         Raises:
             PondError: it cannot be written (the disk is full); nothing was taken.
-            SourceError: the earlier batch with the same key has another number of rows.
+            KeyReused: the earlier batch with the same key has other rows.
         """
-        earlier = self._earlier(key, arrival)
-        if earlier is not None:
-            [item] = self.log.items(earlier, earlier + 1)
-            if item.rows != len(table):
-                raise SourceError(
-                    f"the key '{key}' names a batch of {item.rows} rows, which was taken; this one has {len(table)}."
-                    " Give each batch a key of its own, and use a key again only to repeat its batch"
-                )
+        values = "" if key is None else checksum_of_values(table)
+        earlier = self._earlier(key, arrival, len(table), values)
         if earlier is not None or len(table) == 0:
             return earlier
         path = self.folder / f"{uuid.uuid4().hex}{_SUFFIX}"
         size, head, mtime = self._write(path, table)
         item = Item(0, "landing", str(path), "arrow", size, mtime, head, len(table), partition, arrival, key)
+        item = replace(item, values=values)
         with self._lock:
-            earlier = self._earlier(key, arrival)  # a rival with the same key may have been quicker
             try:
+                # A rival with the same key may have been quicker.
+                earlier = self._earlier(key, arrival, len(table), values)
                 ordinal = earlier if earlier is not None else self.log.append([item])[0].ordinal
-            except PondError:
+            except (PondError, KeyReused):
                 _remove(path)
                 raise
             if earlier is None and key is not None:
@@ -140,11 +139,21 @@ class Landing:
         self._released = max(self._released, min(end, self.log.length))
         return removed
 
-    def _earlier(self, key: str | None, arrival: int) -> int | None:
+    def _earlier(self, key: str | None, arrival: int, rows: int, values: str) -> int | None:
+        """The batch that was taken with a key. Raises: KeyReused when it has other rows."""
         if key is None:
             return None
         ordinal, seen = self._keys.get(key, (None, 0))
-        return ordinal if ordinal is not None and arrival - seen < KEY_KEPT else None
+        if ordinal is None or arrival - seen >= KEY_KEPT:
+            return None
+        [item] = self.log.items(ordinal, ordinal + 1)
+        if item.rows == rows and _may_be_equal(item.values, values):
+            return ordinal
+        what = f"this one has {rows}" if item.rows != rows else "this one has other values"
+        raise KeyReused(
+            f"the key '{key}' names a batch of {item.rows} rows, which was taken; {what}."
+            " Give each batch a key of its own, and use a key again only to repeat its batch"
+        )
 
     def _prune(self, arrival: int) -> None:
         if len(self._keys) >= self._prune_at:
@@ -171,6 +180,32 @@ class Landing:
             raise PondError(f"{path}: cannot be written: {error.strerror or error}") from error
         head = b"".join(bytes(part[:HEAD_BYTES]) for part in parts)
         return sum(part.nbytes for part in parts), checksum(head), mtime
+
+
+def checksum_of_values(table: pa.Table) -> str:
+    """A checksum of rows, in their order, by their values: two tables that are equal have one, however they are stored.
+
+    DuckDB's hashes are those of its version, which it names therefore.
+
+    >>> checksum_of_values(pa.table({"a": [1, 2]})) == checksum_of_values(pa.table({"a": [2, 1]}))
+    False
+    """
+    if not table.num_rows:
+        return ""
+    columns = ", ".join(quote(name) for name in table.column_names)
+    found = query_table(
+        connection(),
+        f"SELECT CAST(sum(hash(n, h)) AS VARCHAR) AS total, CAST(bit_xor(hash(h, n)) AS VARCHAR) AS mixed"
+        f" FROM (SELECT row_number() OVER () AS n, hash({columns}) AS h FROM r)",
+        r=table,
+    )
+    return f"{duckdb.__version__}:{found['total'][0]}:{found['mixed'][0]}"
+
+
+def _may_be_equal(values: str, others: str) -> bool:
+    """Whether checksums of values do not tell rows apart; those of two versions of DuckDB do not."""
+    version, other = values.partition(":")[0], others.partition(":")[0]
+    return version != other or values == others
 
 
 def _remove(path: str | Path) -> bool:

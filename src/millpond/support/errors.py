@@ -95,6 +95,10 @@ class SourceError(MillpondError):
     """A source cannot be read: the path does not exist, a format is not known, data does not fit the stream."""
 
 
+class KeyReused(SourceError):
+    """An idempotency key came with other rows than those that were taken with it; nothing was taken."""
+
+
 class QueryError(MillpondError):
     """A query cannot be answered: it is quarantined, its windows are gone, a limit is exceeded."""
 

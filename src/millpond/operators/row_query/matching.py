@@ -23,11 +23,14 @@ from millpond.synopses.partials.specs import as_declared, casts_of
 from millpond.synopses.predicate_index.block_files import write_blocks
 from millpond.synopses.predicate_index.boxes import BoxTable
 from millpond.synopses.predicate_index.matches import Matches, affordable, match_block
-from millpond.synopses.tolerance import one_line
+from millpond.synopses.tolerance import bisect
 from millpond.types import StreamDefinition
 
 #: Rows of one task that are set aside for one factor that fails on them.
 LETTERS = 1000
+
+#: Of these, rows that are looked at one by one for the error that each of them gives.
+REASONS = 64
 
 _TOGETHER = 64
 
@@ -124,21 +127,25 @@ def failing(rows: pa.Table, factors: dict[str, str], casts: Casts = ()) -> Itera
                 half = len(part) // 2
                 pending[:0] = [part[:half], part[half:]]
             else:
-                failed = _failing_rows(rows, source, part[0][0], error)
+                failed = _failing_rows(rows, source, part[0][0])
                 if failed is not None:
                     yield failed, part[0][1]
 
 
-def _failing_rows(rows: pa.Table, source: str, expression: str, error: duckdb.Error) -> pa.Table | None:
+def _failing_rows(rows: pa.Table, source: str, expression: str) -> pa.Table | None:
     try:
         # A list of a NULL is no NULL, so NULL means failure.
         text = f"SELECT TRY([{expression}]) IS NULL AS f FROM {source}"
         failed = np.asarray(query_ordered(connection(), text, __rows=rows)["f"].to_numpy(), bool)
+        found = rows.filter(pa.array(failed)).slice(0, LETTERS)
+        text = f"SELECT max(hash({expression})) AS f FROM {source}"
+        # Each row for itself: an error over several rows names the value of one of them.
+        told = bisect(lambda some: query_ordered(connection(), text, __rows=some), found.slice(0, REASONS)).failed
     except duckdb.Error as other:
         if isinstance(other, BROKEN):
             reset()
         return None
-    found = rows.filter(pa.array(failed)).slice(0, LETTERS)
-    # The statement that DuckDB quotes is not one that anybody wrote.
-    reason = one_line(error).partition("LINE 1:")[0].strip()
-    return found.append_column("_reason", pa.array([reason] * found.num_rows)) if found.num_rows else None
+    rest = found.slice(REASONS)
+    reasons = pa.repeat(pa.scalar("an expression of the query fails on this row"), rest.num_rows)
+    parts = [part for part in (told, rest.append_column("_reason", reasons)) if part is not None and part.num_rows]
+    return pa.concat_tables(parts) if parts else None

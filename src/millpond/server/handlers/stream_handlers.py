@@ -14,7 +14,7 @@ from millpond.server.responses import json_response
 from millpond.sources.formats.carriers import carriers
 from millpond.sources.ingest import unknown_stream
 from millpond.support import wire
-from millpond.support.errors import QueryError, SourceError
+from millpond.support.errors import KeyReused, QueryError, SourceError
 from millpond.types import StreamDefinition, from_json
 
 
@@ -68,6 +68,8 @@ async def ingest(call: Call) -> Response:
         rows = rows_of(call.media, call.body, columns, call.service.limits.rows_per_request)
         try:
             ordinal = call.service.pond.ingest(name, rows, key, call.arguments.get("partition", ""))
+        except KeyReused as error:
+            raise Failure(409, "SourceError", str(error)) from None
         except SourceError as error:
             raise Failure(400 if definition else 404, "SourceError", str(error)) from None
         call.service.metrics.taken.inc(len(rows))
