@@ -14,6 +14,8 @@ ONE = (
     "SELECT {r}(b) FROM (SELECT a, b FROM {0} x ORDER BY b DESC, a LIMIT 2) q",
     "SELECT {r}(x.b) FROM {0} x WHERE x.b = (SELECT max(y.b) FROM {0} y WHERE y.a = x.a)",
     "SELECT {r}(t.name, x.b) FROM t LEFT JOIN {0} x ON t.a = x.a",
+    "SELECT {r}(*) FROM (PIVOT (SELECT a, b FROM {0} x) ON a IN (1, 2) USING sum(b), count(*) AS n) q",
+    "SELECT {r}(*) FROM (SELECT a, b FROM {0} x) UNPIVOT (v FOR n IN (a, b))",
 )
 
 #: Over two streams s and u(a INTEGER, b INTEGER).
@@ -31,6 +33,33 @@ TWO = (
     "SELECT {r}(a, b) FROM {0} x WHERE NOT EXISTS (SELECT 1 FROM {1} y WHERE y.a = x.a)",
     "SELECT {r}(a, (SELECT count(*) FROM {1} y WHERE y.a = x.a) AS n) FROM {0} x",
     "SELECT {r}(x.a, count(*) AS n) FROM {0} x, {1} y, t WHERE x.a = y.a AND t.a = x.a GROUP BY x.a",
+)
+
+#: Over these, where windows stand deeper than in FROM of the outermost SELECT, or beside what has no window.
+NESTED = (
+    "SELECT {r}(*) FROM (PIVOT (SELECT x.a, y.b FROM {0} x JOIN {1} y ON x.a = y.a) ON a IN (1, 2) USING sum(b)) q",
+    "WITH w AS (SELECT a, b FROM {0} x) SELECT {r}(*) FROM (UNPIVOT w ON a, b INTO NAME n VALUE v) q",
+    "WITH w AS (PIVOT (SELECT a, b FROM {0} x) ON a IN (1, 2) USING sum(b)) SELECT {r}(*) FROM w",
+    "WITH w AS MATERIALIZED (SELECT a, b FROM {0} x) SELECT {r}(*) FROM w JOIN w w2 USING (a)",
+    "WITH RECURSIVE w(n) AS (SELECT min(a) FROM {0} x UNION SELECT y.b FROM w, {1} y WHERE y.a = w.n)"
+    " SELECT {r}(*) FROM w",
+    "SELECT {r}(x.a, l.m) FROM {0} x, LATERAL (SELECT max(y.b) AS m FROM {1} y WHERE y.a = x.a) l",
+    "SELECT {r}(v.n, x.b) FROM (VALUES (1), (2)) v(n) LEFT JOIN {0} x ON x.a = v.n",
+    "SELECT {r}(v.n, (SELECT count(*) FROM {0} x WHERE x.a = v.n) AS c) FROM (VALUES (1), (2)) v(n)",
+    "SELECT {r}((SELECT max(b) FROM {0} x) + (SELECT count(*) FROM {1} y) AS m)",
+    "SELECT {r}(t.name, t.a IN (SELECT a FROM {0} x) AS there) FROM t",
+    "SELECT {r}(t.name) FROM t WHERE t.a > ALL (SELECT a FROM {0} x)",
+    "SELECT {r}(t.name) FROM t WHERE t.a IN (SELECT a FROM {0} x UNION SELECT b FROM {1} y)",
+    "SELECT {r}(t.name, count(*) FILTER (WHERE t.a IN (SELECT a FROM {0} x)) AS n) FROM t GROUP BY t.name",
+    "SELECT {r}(name) FROM t GROUP BY name HAVING max(a) < (SELECT max(a) FROM {0} x)",
+    "SELECT {r}(a, b) FROM {0} x QUALIFY row_number() OVER (PARTITION BY a ORDER BY b DESC) = 1",
+    "SELECT {r}(a, b) FROM (SELECT DISTINCT ON (a) a, b FROM {0} x ORDER BY a, b) q",
+    "SELECT {r}(a, b, count(*) AS n) FROM {0} x GROUP BY CUBE (a, b)",
+    "SELECT {r}(*) FROM ((SELECT a FROM {0} x) UNION BY NAME (SELECT b, a FROM {1} y)) q",
+    "SELECT {r}(*) FROM (SELECT a FROM t EXCEPT ALL SELECT a FROM {0} x) q",
+    "SELECT {r}(u.u) FROM {0} x, unnest([x.a, x.b]) u(u)",
+    "SELECT {r}(x.b, g.i) FROM {0} x, generate_series(1, x.a) g(i)",
+    "SELECT {r}(q.n) FROM (SELECT count(*) AS n FROM {0} x) q, (SELECT sum(b) AS s FROM {1} y) r WHERE q.n > 0",
 )
 
 #: Joins of one or two of these that follow from intervals of validity: {2} is another window over s.

@@ -14,7 +14,7 @@ from millpond.relations import evaluate, joining
 from millpond.types import Column, Elements, Joined, Recomputed, StreamDefinition, TableDefinition
 from tests.oracle.cql import Query, Stamped, Windowed
 from tests.relations.setting import WINDOWS, Evaluated, bound, stored, stream
-from tests.relations.shapes import JOINED, ONE, TWO, millpond, naive
+from tests.relations.shapes import JOINED, NESTED, ONE, TWO, millpond, naive
 
 #: Each example looks at every instant.
 FEW = max(4, settings.default.max_examples // 4)
@@ -69,7 +69,7 @@ def test_one_stream(shape: str, data: Any) -> None:
     check(shape, [data.draw(histories())], [window], data.draw(st.integers(-1, 8)))
 
 
-@pytest.mark.parametrize("shape", TWO)
+@pytest.mark.parametrize("shape", (*TWO, *NESTED))
 @given(data=st.data())
 @settings(max_examples=FEW, deadline=None)
 def test_two_streams(shape: str, data: Any) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 
 from sqlglot import exp
 
-from millpond.language.builtins.allowed import AGGREGATES, SCALARS
 from millpond.language.check.beyond_scans import beyond_scans
 from millpond.language.check.impossible import check_constants
 from millpond.language.conditions.conjuncts import conjuncts
@@ -16,7 +15,7 @@ from millpond.language.inference.types_of import Item, Typer
 from millpond.language.plan.table_lookups import LookupScope, allowed_clauses, bound_lookup, joined_tables
 from millpond.language.plan.table_queries import TableQuery, bind_relation
 from millpond.language.resolve.aggregate_windows import OVER_JOINS, CallWindows, refuse_windowed_calls, windowed_calls
-from millpond.language.resolve.expressions import check_arguments, function_name, has_aggregate, unknown_function
+from millpond.language.resolve.expressions import check_arguments, check_known, has_aggregate
 from millpond.language.resolve.from_items import bound_window, find, of_answers, side_stream
 from millpond.language.resolve.grouping import GroupScope
 from millpond.language.resolve.reductions_bound import bound_reduction
@@ -39,7 +38,7 @@ from millpond.language.rewrite.fidelity_columns import with_fidelity
 from millpond.language.rewrite.grouping_sets import with_sets
 from millpond.language.rewrite.top_rows import per_of
 from millpond.language.syntax.flat_chains import SHALLOW
-from millpond.language.syntax.nodes import RegisteredCall, suffix_of, window_of, with_suffix
+from millpond.language.syntax.nodes import suffix_of, window_of, with_suffix
 from millpond.language.syntax.source_text import Source
 from millpond.language.syntax.window_clause import WORKS
 from millpond.language.syntax.written_select import WrittenSelect
@@ -302,8 +301,7 @@ class SelectBinder:
             )  # fmt: skip
         if window is not None and not grouped:
             for call in (call for item in self.select.expressions for call in item.find_all(exp.Anonymous)):
-                if not isinstance(call, RegisteredCall) and function_name(call) not in SCALARS:
-                    raise unknown_function(call, self.source, [*SCALARS, *AGGREGATES])
+                check_known(call, self.source)
             stars = [e for e in self.select.expressions if e.is_star]
             raise self.source.error(
                 "a query with a window in brackets needs an aggregate or GROUP BY",

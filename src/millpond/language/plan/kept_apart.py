@@ -54,7 +54,7 @@ def _shown(tree: exp.Expr, columns: Mapping[str, Sequence[Column]]) -> list[Show
         return []  # a subquery, or a window function, looks at all rows
     if distinct is not None and distinct.args.get("on") is not None:
         return []
-    if all(isinstance(item, exp.Table) for item in items):
+    if all(isinstance(item, exp.Table) and item.name in columns for item in items):
         given, every = _of_tables(items, columns)
     elif len(items) == 1:
         given, every = _of_select(items[0], columns)

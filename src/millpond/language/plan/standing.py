@@ -17,7 +17,7 @@ from millpond.language.resolve.aggregate_windows import windowed_calls
 from millpond.language.resolve.registered_calls import with_registered
 from millpond.language.resolve.schema import Schema
 from millpond.language.rewrite.other_times import over_other_times
-from millpond.language.rewrite.top_rows import in_windows, qualified
+from millpond.language.rewrite.top_rows import top_rows
 from millpond.language.rewrite.unnamed_streams import (
     PAIRS_WORK,
     Split,
@@ -69,18 +69,23 @@ def bind_standing(written: WrittenSelect, schema: Schema) -> Query | Staged:
 def _dated(written: WrittenSelect, schema: Schema) -> WrittenSelect:
     """The SELECT as its kind knows it: windows behind tables of ASOF joins, and the first rows of each group."""
     tree = with_tolerances(written.tree, schema, written.source)
-    windows = not is_relational(tree) and _have_ends(tree, written.text)
-    tree = in_windows(tree, written.source) if windows else qualified(tree, written.source)
+    relational = is_relational(tree)
+
+    def in_windows(select: exp.Select) -> bool:
+        calls = (call.find_ancestor(exp.Select) is select for call in windowed_calls(select, written.text))
+        return not relational and (_behind_streams(select) or any(calls))
+
+    tree = top_rows(tree, written.source, in_windows)
     return written if tree is written.tree else replace(written, tree=tree)
 
 
 def _has_windows(written: WrittenSelect) -> bool:
     """Whether a window stands behind a stream or a call."""
-    return _have_ends(written.tree, written.text)
+    return _behind_streams(written.tree) or bool(windowed_calls(written.tree, written.text))
 
 
-def _have_ends(tree: exp.Expr, text: str) -> bool:
-    return any(window_of(t) is not None for t in _tables(tree)) or bool(windowed_calls(tree, text))
+def _behind_streams(tree: exp.Expr) -> bool:
+    return any(window_of(t) is not None for t in _tables(tree))
 
 
 def bind_select(written: WrittenSelect, schema: Schema) -> Query | ScanQuery | TableQuery | Staged:

@@ -34,6 +34,16 @@ def _safe_division(generator: Any, node: exp.Binary) -> str:
     return f"{generator.sql(node.this)} {symbol} {text}"
 
 
+def _pivot(generator: Any, node: exp.Pivot) -> str:
+    """PIVOT and UNPIVOT: DuckDB takes their own columns by bare names; columns of SELECTs in them keep their tables."""
+    for column in list(node.find_all(exp.Column)):
+        if column.find_ancestor(exp.Query, exp.Pivot) is node:
+            for part in column.parts[:-1]:
+                part.pop()
+    text: str = generator.pivot_sql(node)
+    return text
+
+
 class _Rendered(Millpond):
     """The dialect as it is written for DuckDB."""
 
@@ -51,6 +61,7 @@ class _Rendered(Millpond):
             WrittenInterval: lambda generator, node: generator.interval_sql(node),
             RegisteredCall: lambda generator, node: generator.anonymous_sql(node),
             WindowedCall: lambda generator, node: generator.sql(node, "this"),
+            exp.Pivot: _pivot,
             exp.IgnoreNulls: lambda generator, node: f"{generator.sql(node, 'this')} IGNORE NULLS",
             exp.RespectNulls: lambda generator, node: f"{generator.sql(node, 'this')} RESPECT NULLS",
             **dict.fromkeys((exp.Div, exp.IntDiv, exp.Mod), _safe_division),

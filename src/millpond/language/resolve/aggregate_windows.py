@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from millpond.language.resolve.expressions import called, function_name, is_aggregate
+from millpond.language.resolve.expressions import called, check_known, function_name, is_aggregate
 from millpond.language.resolve.from_items import fixed_window
 from millpond.language.syntax.nodes import WindowedCall
 from millpond.language.syntax.source_text import Source, own_span
@@ -74,6 +74,7 @@ class CallWindows:
         calls = windowed_calls(select, text)
         for node in calls:
             if not is_aggregate(node.this):
+                check_known(node.this, source)
                 raise source.error("a window stands behind a stream or an aggregate", node.window.place, _WORKS)
             if node.window.is_relation:
                 raise source.error(

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 
 from sqlglot import exp
 
-from millpond.language.builtins.allowed import AGGREGATES, REFUSED, SCALARS, WINDOW_FUNCTIONS
+from millpond.language.builtins.allowed import AGGREGATES, REFUSED, RELATION_FUNCTIONS, SCALARS, WINDOW_FUNCTIONS
 from millpond.language.inference.column_types import NAMES, TypeRefused, type_sql
 from millpond.language.inference.enum_texts import Kind, as_enum, enum_beside, is_text, values_of
 from millpond.language.inference.zoned import cast_in_utc, in_utc
@@ -28,6 +28,9 @@ from millpond.types.durations import interval_text, unit_name
 _WINDOWED = ("tumble", "hop", "cumulate", "session", "window", "session_window")
 _IN_BRACKETS = (
     "a window behind the stream: FROM s [RANGE TUMBLING 5 MINUTES], or FROM TUMBLE(TABLE s, DESCRIPTOR(ts), …)"
+)
+_OVER_RELATIONS = (
+    "a window without SLIDE, FROM s [RANGE 5 MINUTES], which makes a relation; or a SELECT over a query's answers"
 )
 _BINARY = frozenset({"this", "expression"})
 _UNARY = frozenset({"this"})
@@ -196,6 +199,9 @@ def unknown_function(node: exp.Expr, source: Source, known: Iterable[str]) -> St
         return source.error(f"function {name} needs OVER, which is not available over a stream", place)
     if name in _WINDOWED:
         return source.error(f"there is no function {name}: windows stand in FROM", place, _IN_BRACKETS)
+    if name in RELATION_FUNCTIONS:
+        message = f"function {name} is for relations: it is not available over windows that end, or rows of a stream"
+        return source.error(message, place, _OVER_RELATIONS)
     return source.error(f"there is no function {name}", place, like=nearest(name, known))
 
 
@@ -256,6 +262,7 @@ class Resolver:
         if isinstance(node, exp.ByteString | exp.RawString):
             return exp.Literal.string(node.name)
         if type(node) not in SCALAR_NODES:
+            check_known(node, self.source)
             raise refuse(node, self.source)
         check_arguments(node, SCALAR_NODES[type(node)], self.source)
         if isinstance(node, _COMPARISONS) and isinstance(node.this, _COMPARISONS):
@@ -369,6 +376,15 @@ def is_aggregate(node: exp.Expr) -> bool:
     return isinstance(node, exp.Anonymous) and not isinstance(node.this, exp.Identifier) and (
         function_name(node) in AGGREGATES
     )  # fmt: skip
+
+
+def check_known(node: exp.Expr, source: Source) -> None:
+    """Refuse a call, whatever stands behind it, of a function that queries over streams do not have."""
+    call = called(node)
+    if not isinstance(call, exp.Anonymous) or isinstance(call, RegisteredCall) or is_aggregate(call):
+        return
+    if function_name(call) not in SCALARS:
+        raise unknown_function(call, source, [*SCALARS, *AGGREGATES])
 
 
 def has_aggregate(node: exp.Expr) -> bool:

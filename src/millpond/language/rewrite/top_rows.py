@@ -5,6 +5,8 @@ Queries over windows that have ends know the first form, all others the second: 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from sqlglot import exp
 
 from millpond.language.resolve.expressions import function_name, has_aggregate
@@ -20,56 +22,66 @@ def per_of(select: exp.Expr) -> list[exp.Expr]:
     return list(limit.args.get("expressions") or ()) if isinstance(limit, exp.Limit) else []
 
 
-def in_windows(tree: exp.Query, source: Source) -> exp.Query:
-    """A SELECT over windows with its QUALIFY as LIMIT … PER and ORDER BY, and DISTINCT rows as groups.
+def top_rows(tree: exp.Query, source: Source, in_windows: Callable[[exp.Select], bool]) -> exp.Query:
+    """A statement whose SELECTs, each by itself, say their first rows in the form that they know.
+
+    Arguments:
+        in_windows: whether a SELECT is over windows that have ends.
+    Raises: StatementError for what the form cannot say.
+    """
+    asking = ("qualify", "distinct", "limit")
+    if not any(select.args.get(key) for select in tree.find_all(exp.Select) for key in asking):
+        return tree
+    tree = tree.copy()
+    for select in list(tree.find_all(exp.Select)):
+        if in_windows(select):
+            _limited(select, source)
+        else:
+            _qualified(select, source)
+    return tree
+
+
+def _limited(select: exp.Select, source: Source) -> None:
+    """Turn QUALIFY of a SELECT over windows into LIMIT … PER and ORDER BY, and DISTINCT rows into groups.
 
     Raises: StatementError where QUALIFY says something else.
     """
-    if not isinstance(tree, exp.Select):
-        return tree
-    plain = not any(map(has_aggregate, tree.expressions)) and not any(map(_has_star, tree.expressions))
-    if tree.args.get("distinct") and not tree.args["distinct"].args.get("on") and not tree.args.get("group") and plain:
-        tree = tree.copy()
-        tree.set("distinct", None)
-        tree.set("group", exp.Group(all=True))
-    if (clause := tree.args.get("qualify")) is None:
-        return tree
+    plain = not any(map(has_aggregate, select.expressions)) and not any(map(_has_star, select.expressions))
+    distinct = select.args.get("distinct")
+    if distinct and not distinct.args.get("on") and not select.args.get("group") and plain:
+        select.set("distinct", None)
+        select.set("group", exp.Group(all=True))
+    if (clause := select.args.get("qualify")) is None:
+        return
     count, over = _counted(clause.this, source)
-    if tree.args.get("order") or tree.args.get("limit") or tree.args.get("offset"):
+    if select.args.get("order") or select.args.get("limit") or select.args.get("offset"):
         message = "QUALIFY over windows says the order and the limit: ORDER BY and LIMIT are said twice"
         raise source.error(message, clause.this, _WORKS)
-    select = tree.copy()
     select.set("qualify", None)
     per = [each.copy() for each in over.args.get("partition_by") or () if not _is_window(each)]
     order = over.args.get("order")
     select.set("order", None if order is None else order.copy())
     select.set("limit", exp.Limit(expression=exp.Literal.number(count), expressions=per))
-    return select
 
 
-def qualified(tree: exp.Query, source: Source) -> exp.Query:
-    """A statement with QUALIFY in the place of each LIMIT … PER.
+def _qualified(select: exp.Select, source: Source) -> None:
+    """Turn LIMIT … PER into QUALIFY.
 
     Raises: StatementError without an order, since rows of a relation have none.
     """
-    if not any(per_of(select) for select in tree.find_all(exp.Select)):
-        return tree
-    tree = tree.copy()
-    for select in list(tree.find_all(exp.Select)):
-        per = per_of(select)
-        if not per:
-            continue
-        order, limit, before = select.args.get("order"), select.args["limit"], select.args.get("qualify")
-        if order is None:
-            raise source.error("LIMIT … PER needs an order: which rows are the first?", limit.expression, _WORKS)
-        if before is not None or select.args.get("offset"):
-            raise source.error("LIMIT … PER does not go with QUALIFY or OFFSET", limit.expression, _WORKS)
-        number = exp.Window(
-            this=exp.Anonymous(this="row_number"), partition_by=[p.copy() for p in per], order=order.copy(), over="OVER"
-        )
-        select.set("qualify", exp.Qualify(this=exp.LTE(this=number, expression=limit.expression.copy())))
-        select.set("limit", None)
-    return tree
+    per = per_of(select)
+    if not per:
+        return
+    order, limit, before = select.args.get("order"), select.args["limit"], select.args.get("qualify")
+    if order is None:
+        raise source.error("LIMIT … PER needs an order: which rows are the first?", limit.expression, _WORKS)
+    if before is not None or select.args.get("offset"):
+        raise source.error("LIMIT … PER does not go with QUALIFY or OFFSET", limit.expression, _WORKS)
+    number = exp.Window(
+        this=exp.Anonymous(this="row_number"), partition_by=[p.copy() for p in per], order=order.copy(), over="OVER"
+    )
+    select.set("qualify", exp.Qualify(this=exp.LTE(this=number, expression=limit.expression.copy())))
+    select.set("limit", None)
 
 
 def _counted(test: exp.Expr, source: Source) -> tuple[int, exp.Window]:
