@@ -42,7 +42,7 @@ def covered(pond: Any, sql: str) -> dict[float, float | None]:
 
 @pytest.fixture
 def cut(inline_pond: Factory) -> Any:
-    """Rows at 0, 5, … 95, a file each; those up to 30 are gone: 95 - 60 is 35, the first that retention keeps."""
+    """Rows at 0, 5, … 95, a file each; those up to 30 are gone: 95 - 60 is 35, from which on retention keeps all."""
     pond = opened(inline_pond)
     pond.sql(f"CREATE QUERY live AS {COUNT}")
     for t in range(0, 100, 5):
@@ -52,7 +52,7 @@ def cut(inline_pond: Factory) -> Any:
     return pond
 
 
-def expected(starts: range, last: float = 30.000001) -> dict[float, float | None]:
+def expected(starts: range, last: float = 35.0) -> dict[float, float | None]:
     return {float(s): min(last, s + 20.0) if s < last else None for s in starts}
 
 
@@ -67,7 +67,7 @@ def test_back_fill_and_ad_hoc(cut: Any) -> None:
     cut.drain()
     # The first window with a row that is left is [20, 40).
     wanted = expected(range(20, 80, 10))
-    assert wanted[20.0] == wanted[30.0] == 30.000001 and wanted[40.0] is None
+    assert wanted[20.0] == wanted[30.0] == 35.0 and wanted[40.0] is None
     assert covered(cut, "SELECT * FROM q") == wanted
     assert covered(cut, "SELECT * FROM q ALL REVISIONS") == wanted
     assert covered(cut, COUNT) == wanted
@@ -92,11 +92,11 @@ def test_open_windows_at_registration(inline_pond: Factory) -> None:
         feed(pond, t)
     pond.maintain()  # what is removed later is in the state
     marked = covered(pond, "SELECT * FROM q")
-    assert marked == {float(s): 30.000001 if s <= 30 else None for s in range(0, 100, 10)}
+    assert marked == {float(s): 35.0 if s <= 30 else None for s in range(0, 100, 10)}
     feed(pond, 50)  # late: revises
     rows = pond.sql("SELECT * FROM q WHERE revision = 1").table.to_pylist()
     assert {second(r["window_start"]): second(r["covered_from"]) for r in rows} == {
-        float(s): 30.000001 if s <= 30 else None for s in range(0, 60, 10)
+        float(s): 35.0 if s <= 30 else None for s in range(0, 60, 10)
     }
 
 
@@ -111,14 +111,14 @@ def test_a_query_that_takes_over_a_synopsis_takes_over_what_it_lacks(inline_pond
     pond.sql(f"CREATE QUERY p AS {wide}")
     feed(pond, 101, 112)
     pond.drain()
-    assert covered(pond, "SELECT * FROM p") == covered(pond, "SELECT * FROM q") == {0.0: 30.000001, 10.0: 30.000001}
+    assert covered(pond, "SELECT * FROM p") == covered(pond, "SELECT * FROM q") == {0.0: 35.0, 10.0: 35.0}
 
 
 def test_invoke(cut: Any) -> None:
     assert covered(cut, "INVOKE live") == {75.0: None}
     assert covered(cut, "INVOKE live AS OF WATERMARK") == {75.0: None}
-    assert covered(cut, "INVOKE live AS OF TIMESTAMP '2026-01-01 00:00:45'") == {25.0: 30.000001}
-    assert covered(cut, "INVOKE live AS OF TIMESTAMP '2026-01-01 00:00:51'") == {31.0: None}
+    assert covered(cut, "INVOKE live AS OF TIMESTAMP '2026-01-01 00:00:45'") == {25.0: 35.0}
+    assert covered(cut, "INVOKE live AS OF TIMESTAMP '2026-01-01 00:00:51'") == {31.0: 35.0}
 
 
 def test_pause_keeps_windows_whole(cut: Any) -> None:
@@ -134,19 +134,21 @@ def test_pause_keeps_windows_whole(cut: Any) -> None:
     assert {r["n"] for r in rows[1:]} == {4}
 
 
-def test_the_cut_is_what_was_removed_and_survives(inline_pond: Factory) -> None:
-    """Not what retention would allow; and it does not go back."""
+def test_the_cut_is_what_retention_says_and_survives(inline_pond: Factory) -> None:
+    """Whatever files have been removed; and it does not go back."""
     pond = opened(inline_pond)
-    for group in ((0, 1, 2), (10, 70), (71, 200)):
+    for group in ((0, 1, 2), (10, 70), (71, 151, 200)):
         feed(pond, *group)
+    seen = {float(s): 140.0 if s < 140 else None for s in (140, 150)}
+    assert covered(pond, COUNT) == seen
     pond.maintain()
     # The limit is 140: the files up to 2 and up to 70 go, that with 71 stays.
     assert pond.status()["streams"]["s"]["removed_before"] == "2026-01-01 00:01:10.000001"
     pond.close()
     pond = opened(inline_pond)
-    assert covered(pond, COUNT) == {60.0: 70.000001, 70.0: 70.000001}
+    assert covered(pond, COUNT) == seen
     feed(pond, 5)  # a late file that is older than all that was removed last
-    assert covered(pond, COUNT)[-10.0] == 10.0  # nothing of that window is certain
+    assert covered(pond, COUNT) == seen
     pond.maintain()
     assert pond.status()["streams"]["s"]["removed_before"] == "2026-01-01 00:01:10.000001"
 

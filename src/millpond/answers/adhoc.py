@@ -12,12 +12,11 @@ import pyarrow as pa
 
 from millpond.answers.archive_jobs import ANSWER_ROWS, Asked, Ends, grouped, plain_rows, streams_read
 from millpond.answers.fidelity import answered, scan_for, told_by
-from millpond.answers.row_queries.hot import retained_from
 from millpond.answers.row_queries.moments import now_of
 from millpond.archive.design.exactness import on_intervals
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scans import Scan
-from millpond.archive.retention import floors_of, is_retained
+from millpond.archive.retention import floors_of, is_retained, retained_from
 from millpond.catalog.unions import Union, progress_of
 from millpond.engine.pond_view import PondView
 from millpond.language.plan.event_time_bounds import event_times

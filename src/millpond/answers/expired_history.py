@@ -11,25 +11,17 @@ from collections.abc import Sequence
 import pyarrow as pa
 
 from millpond.answers.fidelity import note_of
-from millpond.answers.row_queries.hot import retained_from
 from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.sections import between_floors, sections
-from millpond.archive.retention import floors_of
+from millpond.archive.retention import floors_of, gone_before, retained_from
 from millpond.archive.summed.serving import Sums, reaches, served
-from millpond.progress import NEVER
+from millpond.operators.registry import relations_over
+from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import QueryError
 from millpond.synopses import spec_of
-from millpond.types import RowQuery, ScanQuery, StreamDefinition, WindowedQuery
+from millpond.types import RelationalQuery, RowQuery, ScanQuery, StreamDefinition, WindowedQuery
 from millpond.types.instants import moment
-
-
-def gone_before(archives: Archives, stream: StreamDefinition) -> int:
-    """The event time before which retention has taken rows of a stream (microseconds); NEVER: it has taken none."""
-    segments, removed = archives.streams[stream.id].archive.snapshot
-    retained = retained_from(stream, archives.published)
-    hidden = retained if retained > NEVER and any(s.low < retained for s in segments) else NEVER
-    return max(NEVER if removed is None else removed, hidden)
 
 
 def check_reach(
@@ -38,33 +30,25 @@ def check_reach(
     begin: int | None,
     end: int | None,
     reduced: bool = False,
-    files: bool = False,
 ) -> None:
     """Refuse a question about a stretch of time of which nothing is left in any of the streams that it reads.
 
     Arguments:
         begin, end: the stretch, closed, microseconds; None: open. reduced: copies with fewer rows will do.
-        files: rows are seen as long as their files are there (windows), and not just as long as retention says.
     Raises: QueryError, which says what there is instead.
     """
-    if end is None or not streams or not all(_nothing_left(archives, s, begin, end, reduced, files) for s in streams):
+    if end is None or not streams or not all(_nothing_left(archives, s, begin, end, reduced) for s in streams):
         return
     stretch = f"up to {moment(end)}" if begin is None else f"from {moment(begin)} to {moment(end)}"
-    left = (
-        f"of stream '{s.name}' no row {stretch} is left; there are {_what_is_left(archives, s, files)}" for s in streams
-    )
+    left = (f"of stream '{s.name}' no row {stretch} is left; there are {_what_is_left(archives, s)}" for s in streams)
     raise QueryError("; ".join(left))
 
 
-def _nothing_left(
-    archives: Archives, stream: StreamDefinition, begin: int | None, end: int, reduced: bool, files: bool
-) -> bool:
-    segments, removed = archives.streams[stream.id].archive.snapshot
-    retained = retained_from(stream, archives.published)
-    seen = NEVER if files else retained
-    if end >= ((NEVER if removed is None else removed) if files else gone_before(archives, stream)):
+def _nothing_left(archives: Archives, stream: StreamDefinition, begin: int | None, end: int, reduced: bool) -> bool:
+    snapshot, retained = archives.streams[stream.id].archive.snapshot, retained_from(stream, archives.published)
+    if end >= gone_before(snapshot, retained):
         return False
-    low = max(seen, NEVER if begin is None else begin)
+    segments, low = snapshot[0], max(retained, NEVER if begin is None else begin)
     if low <= end and any(s.low <= end and s.high >= low for s in segments):
         return False
     if not reduced:
@@ -76,9 +60,9 @@ def _nothing_left(
         )
 
 
-def _what_is_left(archives: Archives, stream: StreamDefinition, files: bool) -> str:
+def _what_is_left(archives: Archives, stream: StreamDefinition) -> str:
     runtime = archives.streams[stream.id]
-    retained = NEVER if files else retained_from(stream, archives.published)
+    retained = retained_from(stream, archives.published)
     lows = [max(s.low, retained) for s in runtime.archive.segments if s.high >= retained]
     found = [f"rows from {moment(min(lows))} on" if lows else "no rows"]
     before = min(lows, default=None)
@@ -103,10 +87,11 @@ def gone_note(archives: Archives, asked: WindowedQuery | ScanQuery | RowQuery) -
         stream = archives.catalog.stream(name)
         if query.reduce is not None or query.feeds or stream is None:
             continue
-        gone = gone_before(archives, stream)
-        if gone > NEVER and begin.is_before(gone):
+        gone, now = _gone(archives, stream), _high(archives, stream)
+        since = begin.begins(now)
+        if gone > NEVER and (begin.is_before(gone) or (since is not None and since < gone)):
             notes.append(_of_stream(archives, stream, query))
-    return "; ".join(n for n in notes if n)
+    return "; ".join(dict.fromkeys(n for n in notes if n))
 
 
 def said_with(archives: Archives, table: pa.Table, asked: WindowedQuery | ScanQuery | RowQuery) -> str:
@@ -114,14 +99,44 @@ def said_with(archives: Archives, table: pa.Table, asked: WindowedQuery | ScanQu
     return "; ".join(n for n in (note_of(table), gone_note(archives, asked)) if n)
 
 
+def relation_note(archives: Archives, query: RelationalQuery) -> str:
+    """As `gone_note`, of a relation as it is now, or of its changes since the beginning."""
+    notes = []
+    for item in query.inputs:
+        for stream in () if item.reduce is not None else archives.catalog.streams_named(item.names):
+            gone, now = _gone(archives, stream), _high(archives, stream)
+            since = None if query.makes_stream else relations_over(query).reach(query, item, now)
+            if gone > NEVER and (since is None or since < gone):
+                notes.append(_rows_gone(archives, stream))
+    return "; ".join(dict.fromkeys(n for n in notes if n))
+
+
+def _gone(archives: Archives, stream: StreamDefinition) -> int:
+    return gone_before(archives.streams[stream.id].archive.snapshot, retained_from(stream, archives.published))
+
+
+def _high(archives: Archives, stream: StreamDefinition) -> int:
+    return archives.published.progress.get(str(stream.id), StreamProgress()).high
+
+
+def _first_left(archives: Archives, stream: StreamDefinition) -> int:
+    """No row with an earlier event time is seen."""
+    lows = [s.low for s in archives.streams[stream.id].archive.segments]
+    return max(min(lows, default=NEVER), retained_from(stream, archives.published))
+
+
+def _rows_gone(archives: Archives, stream: StreamDefinition) -> str:
+    first = _first_left(archives, stream)
+    return f"rows of {stream.name} before {moment(first)} are gone" if first > NEVER else ""
+
+
 def _of_stream(archives: Archives, stream: StreamDefinition, query: WindowedQuery | ScanQuery) -> str:
-    segments = archives.streams[stream.id].archive.segments
+    gone = _rows_gone(archives, stream)
     if query.as_retained:
-        first = max(min((s.low for s in segments), default=NEVER), retained_from(stream, archives.published))
-        return f"rows of {stream.name} before {moment(first)} are gone" if first > NEVER else ""
+        return gone
     with archives.pinned():
         found = served(archives, stream, Sums(spec_of(query, stream), (query,)), Range(), make=False)
-    since = "" if not segments else f" before {moment(min(s.low for s in segments))}"
     if found is None or not found.settled:
-        return f"rows of {stream.name}{since} are gone; covered_from marks windows that lack some"
-    return f"rows{since} are gone: answered from summary({found.summary.query})"
+        return f"{gone or f'rows of {stream.name} are gone'}; covered_from marks windows that lack some"
+    since = _first_left(archives, stream)
+    return f"rows before {moment(since)} are gone: answered from summary({found.summary.query})"

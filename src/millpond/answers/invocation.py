@@ -117,10 +117,12 @@ class _Asked:
         query = seen_by(pond.tables, pond.catalog, pond.now(), self.standing.windowed, known)
         before = now + 1 if self.closed else now
         spec = pond.catalog.synopses[self.standing.synopsis].spec
+        streams = streams_read(pond.catalog, query, self.stream)
         match windows_over(spec).window_at(query, now, before):
             case None:
                 return self.nothing(scan)
             case EachWindow(last, since):
+                check_reach(pond.archives, streams, None, before - 1, scan.reduced)
                 every = Asked(self.stream, query, Range(None, before, self.epoch))
                 found, removed = each_window(pond, every, last, scan)
                 if found is not None and since > NEVER:
@@ -128,10 +130,8 @@ class _Asked:
                     found = found.filter(pc.greater_equal(ends, since))
                 ends_sql = ", ".join(c.name for c in query.time_columns)
             case OneWindow(start, low, over):
-                streams = streams_read(pond.catalog, query, self.stream)
-                check_reach(
-                    pond.archives, streams, None if start <= BEGINNING else low, before - 1, scan.reduced, files=True
-                )
+                begin = None if start <= BEGINNING else low
+                check_reach(pond.archives, streams, begin, before - 1, scan.reduced)
                 asked = Asked(self.stream, over, Range(low, before, self.epoch), strict=False)
                 found, removed = whole(pond, asked, scan)
                 ends_sql = f"{moment_sql(start)} AS window_start, make_timestamp({now}) AS window_end"

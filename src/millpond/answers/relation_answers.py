@@ -58,7 +58,7 @@ def invoke_relation(pond: PondView, standing: Standing, as_of: AsOf = None) -> p
     for item in query.inputs:
         streams = pond.catalog.streams_named(item.names)
         begin = relations_over(query).reach(query, item, now)
-        check_reach(pond.archives, streams, begin, now, item.reduce is not None, files=True)
+        check_reach(pond.archives, streams, begin, now, item.reduce is not None)
     reader = InputReader(pond.archives, query, published, most=INPUT_ROWS, live_from=standing.first_epoch)
     final = "true" if progress_of(pond.published, inputs) > now else "false"
     versions = _versions(pond.published, standing, published, now)

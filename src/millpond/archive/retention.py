@@ -6,7 +6,9 @@ from millpond.archive import Keep, parse_design
 from millpond.archive.copy_files import level_name
 from millpond.archive.design.sampling import kept_fraction
 from millpond.catalog import Catalog
-from millpond.progress import NEVER
+from millpond.manifests.records import Published
+from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.tables.segments import Snapshot
 from millpond.types import StreamDefinition, StreamQuery
 
 
@@ -26,6 +28,28 @@ def keep_of_copies(stream: StreamDefinition) -> dict[str, Keep]:
 def row_retention(stream: StreamDefinition) -> int | None:
     """How long rows are seen, microseconds of event time behind progress; None: as long as they are there."""
     return keep_of_rows(stream).time
+
+
+def retained_from(stream: StreamDefinition, published: Published) -> int:
+    """The event time below which rows are past the stream's retention as of a publish record; NEVER without one."""
+    retention = row_retention(stream)
+    progress = published.progress.get(str(stream.id), StreamProgress())
+    if retention is None or progress.high <= NEVER:
+        return NEVER
+    return max(NEVER, min(progress.bound, progress.high, FOREVER) - retention)
+
+
+def gone_before(snapshot: Snapshot, retained: int) -> int:
+    """The event time before which retention has taken rows of a stream (microseconds); NEVER: it has taken none.
+
+    Whether upkeep has removed their files yet makes no difference.
+
+    Arguments:
+        snapshot: of its archive. retained: the event time below which rows are past its retention; NEVER without one.
+    """
+    segments, removed = snapshot
+    taken = removed is not None or any(s.low < retained for s in segments)
+    return max(NEVER if removed is None else removed, retained if taken else NEVER)
 
 
 def floors_of(stream: StreamDefinition, retained: int) -> dict[str, int] | None:

@@ -14,11 +14,10 @@ from millpond.answers.describe.pond_status import source_of
 from millpond.answers.describe.reduction_plans import analyzed_reduction, planned_reduction, standing_reduction
 from millpond.answers.describe.table_listing import table_fact
 from millpond.answers.describe.work import epochs_node, work_done
-from millpond.answers.row_queries.hot import retained_from
 from millpond.answers.row_queries.ready import ready_of
 from millpond.answers.row_queries.selection import evaluate, select_once
 from millpond.archive.planning.ranges import Range
-from millpond.archive.retention import keep_of_rows
+from millpond.archive.retention import keep_of_rows, retained_from
 from millpond.archive.summed.serving import served
 from millpond.catalog import Registered, Standing
 from millpond.engine.instruments import Instruments

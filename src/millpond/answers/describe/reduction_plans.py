@@ -7,14 +7,13 @@ from typing import Any
 
 import pyarrow as pa
 
-from millpond.answers.row_queries.hot import retained_from
 from millpond.archive.design.reductions import END, START, Step
 from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_plans import plan_scan
 from millpond.archive.planning.scan_tasks import ScanPlan
 from millpond.archive.planning.scans import Scan, description
-from millpond.archive.retention import floors_of
+from millpond.archive.retention import floors_of, retained_from
 from millpond.catalog import Standing
 from millpond.manifests.query_progress import QueryProgress
 from millpond.manifests.records import Published

@@ -24,10 +24,10 @@ from millpond.archive.open_archives import Archives
 from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_tasks import whole_files
 from millpond.archive.reading.reader import ArchiveReader
-from millpond.archive.retention import row_retention
+from millpond.archive.retention import retained_from
 from millpond.archive.storage import Storage
 from millpond.manifests.records import Published, StreamCounts
-from millpond.progress import FOREVER, NEVER, StreamProgress
+from millpond.progress import NEVER, StreamProgress
 from millpond.support.errors import MillpondError, QueryError
 from millpond.synopses.blocks import Block
 from millpond.synopses.partials.specs import casts_of
@@ -327,15 +327,6 @@ class HotStore:
             else:
                 kept.append(b)
         hot.blocks = kept
-
-
-def retained_from(stream: StreamDefinition, published: Published) -> int:
-    """The event time below which rows are past the stream's retention as of a publish record; NEVER without one."""
-    retention = row_retention(stream)
-    progress = published.progress.get(str(stream.id), StreamProgress())
-    if retention is None or progress.high <= NEVER:
-        return NEVER
-    return max(NEVER, min(progress.bound, progress.high, FOREVER) - retention)
 
 
 def blocks_path(pond: str, stream: StreamDefinition, segment: Segment) -> str:

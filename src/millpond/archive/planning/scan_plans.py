@@ -20,7 +20,9 @@ from millpond.archive.planning.resolving import resolve
 from millpond.archive.planning.scan_tasks import ScanPlan, ScanSplit, ScanTask, divided
 from millpond.archive.planning.scans import Scan, disjoint, past_of
 from millpond.archive.planning.sections import Floors, Section, between_floors, pieces_of, scanned, sections
+from millpond.archive.retention import floors_of, gone_before, retained_from
 from millpond.archive.summed.serving import Sums, served
+from millpond.progress import NEVER
 from millpond.synopses import spec_of
 from millpond.synopses.whole_rows import plain_spec, unweighed
 from millpond.tables import Segment
@@ -53,22 +55,52 @@ def plan_scan(
     counted into `scan`, where rows are left out is noted there, and its steps are resolved unless it has some.
 
     Args:
-        wanted: the rows to read, of all streams or of each.
+        wanted: the rows to read, of all streams or of each. Rows past the retention of their stream are not read,
+            whether their files are there or not, unless the scan's floors say otherwise.
     """
     ranges = [wanted] * len(streams) if isinstance(wanted, Range) else list(wanted)
+    said = scan.floors
+    scan.floors = {s.id: said[s.id] if s.id in said else _floors(archives, s, scan) for s in streams}
     scan.steps = scan.steps or resolve(archives, streams, scan, _widest(ranges))
+    for stream, own in zip(streams, ranges, strict=True):
+        if stream.id not in said and _stands(archives, stream, own, scan):
+            scan.floors = {**scan.floors, stream.id: None}
     tasks: list[ScanTask] = []
     rows, gone = 0, []
     for place, (stream, own) in enumerate(zip(streams, ranges, strict=True)):
         snapshot = archives.streams[stream.id].archive.snapshot
         splits = _Planner(archives, stream, scan, snapshot).splits(own)
         summed = tuple(s for s in splits if s.entries)
-        gone += [snapshot[1]] if not summed or scan.reduced else []
+        floors = scan.floors[stream.id]
+        gone += [] if summed and not scan.reduced and floors is None else [_gone(snapshot, floors)]
         rows += sum(p.rows for s in splits for p in s.pieces) + sum(e.rows for s in summed for e in s.entries)
         parts = divided(splits, max(1, (archives.executor.cores - 1) // len(streams)))
         tasks += [ScanTask(place, part) for part in [*parts, *([summed] if summed else [])]]
     known = [r for r in (*gone, scan.reaches) if r is not None]
     return ScanPlan(tuple(tasks), rows, max(known, default=None))
+
+
+def _floors(archives: Archives, stream: StreamDefinition, scan: Scan) -> Floors:
+    """From which event time on rows are seen, and copies by a scan that may read them."""
+    floors = floors_of(stream, retained_from(stream, scan.as_of or archives.published))
+    return floors if floors is None or scan.reduced else {"": floors[""]}
+
+
+def _stands(archives: Archives, stream: StreamDefinition, wanted: Range, scan: Scan) -> bool:
+    """Whether a summary keeps what is wanted for longer than rows, so that its entries are as good before these go."""
+    sums = scan.sums
+    if sums is None or (sums.hard and (wanted.low is not None or wanted.high is not None)):
+        return False
+    intervals = {s.interval for s in scan.steps if s.interval} if scan.reduced else {0}
+    needed = [spec for each in intervals if (spec := sums.by(each).spec) is not None]
+    summaries = archives.catalog.summaries_of(stream.id)
+    return any(all(s.spec.rolls_up(spec, q) for q in sums.queries) for s in summaries for spec in needed)
+
+
+def _gone(snapshot: Snapshot, floors: Floors) -> int | None:
+    """The event time before which rows are not seen any more; None: all are."""
+    gone = gone_before(snapshot, NEVER if floors is None else floors[""])
+    return gone if gone > NEVER else None
 
 
 def _widest(ranges: Sequence[Range]) -> Range:
@@ -93,7 +125,7 @@ class _Planner:
     @property
     def floors(self) -> Floors:
         """From which event time on versions of the past are seen."""
-        return self.scan.floors.get(self.stream.id)
+        return self.scan.floors[self.stream.id]
 
     def splits(self, wanted: Range) -> list[ScanSplit]:
         """What is read of a range."""

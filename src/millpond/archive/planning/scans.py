@@ -16,6 +16,7 @@ from millpond.archive.planning.sections import Floors
 from millpond.archive.reading.counters import SCAN, Counters
 from millpond.archive.reading.held_rows import HeldRows
 from millpond.archive.summed.serving import Sums
+from millpond.manifests.records import Published
 from millpond.types import Reduction, from_json, to_json
 from millpond.types.reduction_forms import interval_text, reduction_text
 
@@ -31,10 +32,12 @@ class Scan:
     on are not reduced. steps: what was decided. rows, size, sections: of all versions that a full scan would read.
     counters: what was read, scans that were only made to decide included (`pilots` of them). stretches: where rows were
     left out. told: whether the archive is told what is wanted, so that a stream of design 'modify' makes copies for it.
-    floors: per stream, from which event time on its rows and copies are seen; for queries that see no row past its
-    retention. coarse: (low, high, interval): where rows are seen at the start of their interval. sums: what may stand
+    floors: per stream, from which event time on its rows and copies are seen; where nothing is said, as its retention
+    says (`scan_plans.plan_scan`). coarse: (low, high, interval): where rows are seen at the start of their interval.
+    sums: what may stand
     in for rows; None: nothing. reaches: the event time below which what stands in for rows lacks some; None: it lacks
-    none. held: rows that a function has looked at. pace: what it drops as the load changes.
+    none. held: rows that a function has looked at. pace: what it drops as the load changes. as_of: the publish
+    record by whose progress rows are past their retention; None: the last one.
     """
 
     reduction: Reduction | None = None
@@ -55,6 +58,7 @@ class Scan:
     reaches: int | None = None
     held: HeldRows = field(default_factory=HeldRows)
     pace: Pace | None = None
+    as_of: Published | None = None
 
     @property
     def reduced(self) -> bool:

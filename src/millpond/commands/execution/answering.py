@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import assert_never
 
 import pyarrow as pa
@@ -14,7 +14,7 @@ from millpond.answers.describe.archive_listing import show_archive
 from millpond.answers.describe.explaining import explained
 from millpond.answers.describe.happening import not_ended_note, open_note
 from millpond.answers.describe.showing import show
-from millpond.answers.expired_history import gone_note, said_with
+from millpond.answers.expired_history import gone_note, relation_note, said_with
 from millpond.answers.fidelity import note_of
 from millpond.answers.invocation import invoke
 from millpond.answers.nested_windows import select_staged
@@ -28,6 +28,7 @@ from millpond.engine.pond_view import PondView
 from millpond.sources.local_files import write_file
 from millpond.types import (
     GroupScan,
+    InnerStream,
     PairsQuery,
     Query,
     RelationQuery,
@@ -37,6 +38,7 @@ from millpond.types import (
     ScanQuery,
     SessionQuery,
     Staged,
+    StandingQuery,
     WindowedQuery,
     WindowQuery,
 )
@@ -83,14 +85,15 @@ def _once(pond: PondView, bound: Query | Staged | ScanQuery | lang.TableQuery) -
         case RowWindowQuery() | SessionQuery() | GroupScan() | RowScan():
             table, notes = _of_stream(pond, bound)
         case Staged():
-            notes = [_unfinished(pond.catalog, [each.answers for each in bound.inner])]
+            notes = [_unfinished(pond.catalog, [each.answers for each in bound.inner]), _gone(pond, bound.inner)]
             table = select_staged(pond, bound)
         case RelationQuery() | PairsQuery():
             table = select_relational(pond, bound)
-            notes = [note_of(table), table_note(pond.tables, pond.catalog, bound.table_names)]
+            gone = relation_note(pond.archives, bound)
+            notes = [note_of(table), gone, table_note(pond.tables, pond.catalog, bound.table_names)]
         case lang.TableQuery():
             read = [*(r.name for r in bound.relations), *(each.answers for each in bound.inner)]
-            notes = [_unfinished(pond.catalog, read)]
+            notes = [_unfinished(pond.catalog, read), _gone(pond, bound.inner, list(bound.asked.values()))]
             table = select_relations(pond, bound)
             if not table.num_rows:
                 notes.append(open_note(pond.archives, _standing(pond.catalog, read)))
@@ -107,6 +110,21 @@ def _of_stream(pond: PondView, bound: WindowedQuery | ScanQuery) -> tuple[pa.Tab
     table = select_stream(pond, bound)
     gone = said_with(pond.archives, table, bound)
     return table, [gone, table_note(pond.tables, pond.catalog, bound.table_names)]
+
+
+def _gone(pond: PondView, inner: Sequence[InnerStream], asked: Sequence[StandingQuery | ScanQuery] = ()) -> str:
+    """What is to be said of the past of the streams that are read within an answer."""
+    own, inside = [*asked, *(each.query for each in inner if not each.answers)], {each.name for each in inner}
+    notes = [_gone_of(pond, query) for query in own if not inside.intersection(query.stream_names)]
+    return "; ".join(dict.fromkeys(note for note in notes if note))
+
+
+def _gone_of(pond: PondView, query: StandingQuery | ScanQuery) -> str:
+    match query:
+        case RelationQuery() | PairsQuery():
+            return relation_note(pond.archives, query)
+        case _:
+            return gone_note(pond.archives, query)
 
 
 def _standing(catalog: Catalog, names: Iterable[str]) -> list[Standing]:

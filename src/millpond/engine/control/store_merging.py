@@ -148,7 +148,8 @@ class _Writer:
         """The rows of a stretch of event time with all columns."""
         standing = next(q for q in self._merging.users if part.owner in q.inputs)
         relation, spec = standing.relational, self._merging.store.spec
-        reader = InputReader(self._archives, relation, self._published, [spec] * len(relation.inputs))
+        specs = [spec] * len(relation.inputs)
+        reader = InputReader(self._archives, relation, self._published, specs, past_retention=True)
         return reader.stored(standing.inputs.index(part.owner), low, high)
 
     def _lacking(self, part: Store) -> Iterator[tuple[Segment, pa.Table]]:

@@ -16,11 +16,12 @@ import pyarrow as pa
 from millpond.archive.planning.ranges import Range, segments_in
 from millpond.archive.planning.scan_tasks import ScanSplit, divided, whole_files
 from millpond.archive.reading.reader import ArchiveReader
+from millpond.archive.retention import retained_from
 from millpond.catalog import Catalog
 from millpond.manifests.quarantine import Failures
 from millpond.operators.contract import Past
 from millpond.operators.derived.passed_rows import project, write_passed
-from millpond.progress import StreamProgress
+from millpond.progress import NEVER, StreamProgress
 from millpond.sources.derived_stream import Reached, derived_folder, write_history
 from millpond.support.errors import EngineError
 from millpond.tables.chunks import Payload
@@ -38,7 +39,8 @@ def make_past(stream: StreamDefinition, past: Past) -> None:
     derivation, archives = stream.derived, past.archives
     source = past.catalog.streams[derivation.sources[0]]
     epoch = derivation.first_epoch - 1
-    wanted = Range(derivation.since, None, epoch)
+    seen = [t for t in (derivation.since, retained_from(source, past.known)) if t is not None and t > NEVER]
+    wanted = Range(max(seen, default=None), None, epoch)
     # In the order of intake, so that rows of equal time keep theirs.
     segments = segments_in(archives.streams[source.id].archive.segments, wanted)
     chosen = sorted(segments, key=lambda s: (s.first_epoch, s.path))

@@ -15,6 +15,7 @@ from millpond.archive.planning.ranges import Range
 from millpond.archive.planning.scan_plans import plan_scan
 from millpond.archive.planning.scans import Scan
 from millpond.archive.reading.reader import ArchiveReader, AtHand, together
+from millpond.archive.retention import retained_from
 from millpond.catalog import Catalog
 from millpond.catalog.unions import entering, late_of, own_names, progress_of, streams_of
 from millpond.manifests.records import Published
@@ -75,6 +76,8 @@ class InputReader:
         live_from: of a reduced input, the first epoch whose rows are whole.
         failed: of each input, gets the rows on which its expressions fail; None: they are just left out.
         held: streams, by id, that are rows in memory and not in an archive.
+        past_retention: rows past the retention of their stream are read, too, as long as their files are there.
+        as_of: the publish record by whose progress rows are past it; None: the last one.
 
     Attributes:
         scans: the reduced scans that were made.
@@ -89,6 +92,8 @@ class InputReader:
     failed: Sequence[Failed] | None = None
     scans: list[Scan] = field(default_factory=list)
     held: Mapping[int, HeldStream] = field(default_factory=dict)
+    past_retention: bool = False
+    as_of: Published | None = None
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -117,7 +122,8 @@ class InputReader:
                 raise QueryError(f"'{item.alias}' is looked up in an archive, and answers have none: {_REGISTERED}")
             known = published.progress.get(str(first.id), StreamProgress())
             files = self.archives.streams[first.id].archive.segments
-            past = Probed(self.archives.path, first, spec, files, published.epoch, known)
+            seen = NEVER if self.past_retention else retained_from(first, self.as_of or self.archives.published)
+            past = Probed(self.archives.path, first, spec, files, published.epoch, known, seen=seen)
             return Input(empty_rows(connection(), item.columns), first.options.late, known.high, past)
         state, late = progress_of(catalog, spec, published.progress), late_of(catalog, spec)
         wanted = Range(self._low(item, since, after), None if until is None else until + 1, published.epoch)
@@ -154,6 +160,9 @@ class InputReader:
         held = 0
         with archives.pinned():
             scan = Scan() if item.reduce is None else Scan(item.reduce, now, self.live_from)
+            scan.as_of = self.as_of
+            if self.past_retention:
+                scan.floors = {s.id: None for s in streams}
             plan = plan_scan(archives, streams, wanted, scan)
             self.scans += [scan] if scan.reduced else []
             for task in plan.tasks:

@@ -29,6 +29,7 @@ class Probed:
 
     segments: the files that can hold rows of its window. epoch: rows of later epochs are not seen. known: the stream's
     progress, which says what late rows were behind. counters: what is read is added to it.
+    seen: rows with earlier event times are not.
     """
 
     pond: str
@@ -38,11 +39,12 @@ class Probed:
     epoch: int
     known: StreamProgress
     counters: Counters | None = None
+    seen: int = NEVER
 
     @property
     def oldest(self) -> int:
         """No row is older than this event time."""
-        return min((s.low for s in self.segments), default=-NEVER)
+        return max(self.seen, min((s.low for s in self.segments), default=-NEVER))
 
     def read(
         self, where: Sequence[Stretch], first: int | None = None, fresh: pa.Table | None = None, last: int | None = None
@@ -57,7 +59,7 @@ class Probed:
         counters = Counters() if self.counters is None else self.counters
         reader = ArchiveReader(self.pond, self.stream, columns, in_order=True, counters=counters)
         for low, high in where:
-            wanted = Range(low, high, upto, first)
+            wanted = Range(max(low, self.seen), high, upto, first)
             for rows in reader.rows([whole_files([s for s in self.segments if wanted.meets(s)], wanted)]):
                 rows = counted(rows, self.stream.options)
                 found = tolerant(lambda some: rows_of(connection(), self.spec, some), rows)[0]

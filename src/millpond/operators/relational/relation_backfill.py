@@ -172,7 +172,8 @@ class _Backfill(Generic[R]):
     def read(self, since: int, after: int | None, until: int | None) -> list[Input]:
         """The rows of each input in a stretch of event time."""
         past, specs = self.past, self.reader.specs
-        reader = InputReader(past.archives, self.relation, past.known, specs, failed=self.failed)
+        reader = InputReader(past.archives, self.relation, past.known, specs, failed=self.failed, as_of=past.known)
+        reader.past_retention = self.last is not None  # what was counted stays so: only what is gone is not told anew
         inputs = reader.read(since, self.last if until is None else until, after)
         if self.progress.own.first is None:
             seen = [int(pc.min(i.rows["_t"]).as_py()) for i in inputs if i.rows.num_rows]

@@ -281,8 +281,10 @@ class _Past:
         counters = Counters()
         while True:
             counters.full_groups = counters.full_bytes = 0  # a full scan would be one
-            scan = Scan(reduction, self.state.high, counters=counters, sums=self.sums())
+            scan = Scan(reduction, self.state.high, counters=counters, sums=self.sums(), as_of=self.past.known)
             scan.steps = sample_steps(narrowing.drop) if error else ()
+            if self.stretch is not None:  # what was counted stays so: only rows that are gone cannot be told anew
+                scan.floors = {s.id: None for s in self.streams}
             plan = plan_scan(archives, self.streams, self.wanted, scan)
             starts = self.starts(scan, plan)
             write_json(path, self.job(starts, plan, narrowing.fraction if error else None))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from millpond.archive.planning.ranges import Range
+from millpond.archive.retention import gone_before, retained_from
 from millpond.archive.summed.serving import Sums
 from millpond.catalog import Standing
 from millpond.catalog.unions import late_of
@@ -80,15 +81,15 @@ def _would_share(facts: PlanFacts, query: WindowedQuery, needed: Spec) -> Fact:
 
 
 def _history(facts: PlanFacts, stream: StreamDefinition, query: WindowedQuery, spec: Spec) -> list[Fact]:
-    """What there is of the past where retention has removed rows, or a summary stands for them."""
+    """What there is of the past where rows are past their retention, or a summary stands for them."""
     if stream.id not in facts.archives:
         return []  # a stream that is still to be made
-    _, removed = facts.archives[stream.id]
+    gone = gone_before(facts.archives[stream.id], retained_from(stream, facts.published))
     found = summary_facts(facts, stream, query, spec, Range())
-    if found or removed is None:
+    if found or gone <= NEVER:
         return found
-    gone = f"retention has removed rows before {moment(removed)}: windows that start earlier tell by covered_from"
-    return [said("retention", gone)]
+    line = f"rows before {moment(gone)} are gone: windows that start earlier tell by covered_from"
+    return [said("retention", line)]
 
 
 def summary_facts(

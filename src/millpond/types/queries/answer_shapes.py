@@ -25,7 +25,7 @@ class Answer(Variant, ABC):
     of_instants: what it answers holds at instants; else it is of windows.
     numbered: windows have numbers, which count from the first row that there is.
     adds_up: the answer follows from what intervals of event time add up to, so that REDUCE may see the past as sums.
-    as_retained: it sees rows for as long as retention says; else for as long as their files are there.
+    as_retained: it sees rows alone; else a summary may stand for those that are past their retention.
     keyed: rows of the answer have keys, and a revision takes the place of the row that has the same; else the answer
         is a bag, and revisions add rows to it and take others out.
     holds_end: windows hold the instant of their end, so that one is over when the watermark is beyond it.
