@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -55,3 +58,15 @@ def test_top_of_a_folder() -> None:
         missing = CliRunner().invoke(app, ["top", "--pond", str(folder / "none"), "--once"])
         assert missing.exit_code != 0 and "there is no pond" in missing.stderr
         assert CliRunner().invoke(app, ["top", "--once"], env={"MILLPOND_URL": ""}).exit_code != 0
+
+
+def test_top_again_and_again_into_a_pipe() -> None:
+    """Where nothing can be drawn over, each look is printed below the one before, as soon as it is there."""
+    with quick_folder() as folder:
+        fill(folder / "pond")
+        command = [sys.executable, "-m", "millpond", "top", "--pond", str(folder / "pond"), "--interval", "0.1"]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as running:
+            assert running.stdout is not None
+            looks = [line for line in islice(running.stdout, 60) if line.startswith("millpond top")]
+            running.terminate()
+        assert len(looks) >= 2

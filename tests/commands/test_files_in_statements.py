@@ -40,6 +40,7 @@ def test_select_from_files(inline_pond: Factory, data: Path) -> None:
     assert pond.sql(f"SELECT sum(len(l)) AS n FROM '{data}/j.ndjson' AS j").rows() == [(2,)]
     assert pond.sql("SELECT w.k FROM 'data/w.parquet' WHERE w.w > 15").rows() == [("b",)]
     assert pond.sql("DESCRIBE SELECT * FROM 'data/w.parquet'").rows() == [("k", "VARCHAR", ""), ("w", "BIGINT", "")]
+    assert pond.sql("DESCRIBE 'data/w.parquet'").rows() == [("k", "VARCHAR", ""), ("w", "BIGINT", "")]
     assert "read_parquet" not in str(pond.explain("SELECT * FROM 'data/w.parquet'"))
 
 
@@ -219,11 +220,14 @@ def test_nobody_reaches_files_over_http(inline_pond: Factory, data: Path, tmp_pa
     pond = inline_pond()
     pond.sql("CREATE STREAM s (ts TIMESTAMP)")
     statements = ["SELECT * FROM 'data/w.parquet'", "CREATE STREAM x FROM 'data/a.csv'", "COPY s TO 'data/o.csv'",
+                  "COPY (SELECT ts FROM s) TO 'data/o.csv'", "DESCRIBE 'data/w.parquet'",
                   "DESCRIBE SELECT * FROM 'data/w.parquet'", "EXPLAIN SELECT * FROM \"data/w.parquet\""]  # fmt: skip
     with serving(pond) as url, millpond.connect(url) as remote:
         for statement in statements:
-            with pytest.raises((StatementError, QueryError), match="over HTTP nobody reaches them"):
+            with pytest.raises((StatementError, QueryError), match="over HTTP nobody reaches them") as refused:
                 remote.sql(statement)
+            named = statement.index("data/") - 1
+            assert f"line 1, column {named + 1}:" in str(refused.value)
     assert not (data / "o.csv").exists()
     with (
         millpond.open(tmp_path / "other", executor="inline", remote_files=True) as other,
@@ -231,3 +235,65 @@ def test_nobody_reaches_files_over_http(inline_pond: Factory, data: Path, tmp_pa
         millpond.connect(url) as remote,
     ):
         assert remote.sql("SELECT w FROM 'data/w.parquet' ORDER BY w").rows() == [(10,), (20,)]
+
+
+def test_streams_read_what_they_are_made_from(inline_pond: Factory, data: Path) -> None:
+    """Whole numbers of both signs are BIGINT, unless there are some that need more."""
+    pond = inline_pond()
+    (data / "n.ndjson").write_text(
+        '{"ts": "2024-01-01T00:00:01", "v": 11, "l": [1, -2], "big": 18446744073709551615}\n'
+        '{"ts": "2024-01-01T00:00:02", "v": -5, "l": [3], "big": -1}\n'
+    )
+    said = str(pond.sql("CREATE STREAM n FROM 'data/n.ndjson'"))
+    assert '"v" BIGINT' in said and '"l" BIGINT[]' in said and '"big" HUGEINT' in said
+    pond.drain()
+    assert pond.sql("SELECT v, l[1] AS l, big FROM n ORDER BY ts").rows() == [(11, 1, 2**64 - 1), (-5, 3, -1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("one.json", '{"ts": "2024-01-01T00:00:01",\n "v": 1}\n', "an object stands over several lines"),
+        ("twice.csv", "ts,Price,price\n2024-01-01 00:00:01,1,2\n", "column 'price' stands twice in the header"),
+    ],
+)
+def test_what_streams_do_not_read_is_refused_before(
+    inline_pond: Factory, data: Path, name: str, text: str, message: str
+) -> None:
+    """By both forms of CREATE STREAM; a file that comes later is one dead letter with the reason."""
+    pond = inline_pond()
+    columns = '(ts TIMESTAMP, "v" INTEGER)' if name.endswith("json") else "(ts TIMESTAMP, price INTEGER)"
+    (data / "empty").mkdir()
+    pond.sql(f"CREATE STREAM later {columns} WITH (path='data/empty/*', event_time='ts')")
+    (data / name).write_text(text)
+    (data / "empty" / name).write_text(text)
+    for statement in (
+        f"CREATE STREAM x FROM 'data/{name}'",
+        f"CREATE STREAM x {columns} WITH (path='data/{name}', event_time='ts')",
+    ):
+        with pytest.raises(StatementError, match=message):
+            pond.sql(statement)
+    pond.drain()
+    [(reason,)] = pond.sql("SELECT reason FROM dead(later)").rows()
+    assert message in reason
+    assert pond.sql("SELECT * FROM later").rows() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "message"),
+    [
+        ("e.csv", "", "'data/e.csv' is empty"),
+        ("e.ndjson", "", "'data/e.ndjson' is empty"),
+        ("e.csv", "ts,v\n", "holds no rows that tell its columns and their types"),
+        ("e.json", "[]", "holds no rows that tell"),
+        ("e.json", "[1, 2]", "holds no rows that tell"),
+        ("e.parquet", "no Parquet", "cannot be read"),
+        ("e.csv.gz", "no gzip", "cannot be read"),
+        ("e.json", "{no", "cannot be read"),
+    ],
+)
+def test_files_that_tell_no_columns(inline_pond: Factory, data: Path, name: str, text: str, message: str) -> None:
+    (data / name).write_text(text)
+    with pytest.raises(StatementError, match=message) as refused:
+        inline_pond().sql(f"CREATE STREAM x FROM 'data/{name}'")
+    assert "DESCRIBE" not in str(refused.value) and "line 1, column 22:" in str(refused.value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import time
 from collections.abc import Mapping
 from pathlib import Path
@@ -43,7 +44,7 @@ def top(
             raise PondError(f"there is no pond in {pond}")
         # A folder is opened inline: looking runs no epoch and needs no Spark.
         with reached(pond, None if pond is not None else url, token, "inline", {}) as handle:
-            if once or as_json:
+            if once or as_json or not Console().is_terminal:  # a file cannot be drawn over
                 _print(handle, interval, once, as_json)
                 return
             with Live(draw(look(handle)), screen=True, auto_refresh=False) as live:
@@ -65,6 +66,7 @@ def _print(handle: Pond | RemotePond, interval: float, once: bool, as_json: bool
             typer.echo(json.dumps(plain(seen)))
         else:
             console.print(draw(seen))
+        sys.stdout.flush()
         if once:
             return
         time.sleep(interval)

@@ -71,7 +71,7 @@ Question: TypeAlias = AskOnce | AskCopy | AskStanding | AskShow | AskPlan | AskR
 def ask_copy(facts: Facts, statement: lang.Copy) -> Question:
     """What COPY asks. Raises: StatementError where its SELECT cannot be bound; Refusal where it may not write."""
     if not facts.files:
-        raise Refusal(NO_FILES, words=("COPY",))
+        raise Refusal(NO_FILES, words=(statement.form.path,))
     return AskCopy(_once(facts, statement), statement.form)
 
 
@@ -122,4 +122,4 @@ def ask_explain(facts: Facts, statement: lang.Explain) -> Question:
     stream = facts.catalog.stream(statement.target)
     if stream is not None and not stream.is_inner:
         return AskPlan(stream, statement.analyze)
-    return AskPlan(described_query(facts, statement.target), statement.analyze)
+    return AskPlan(described_query(facts, statement.target, "stream or query"), statement.analyze)

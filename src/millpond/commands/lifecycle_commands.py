@@ -36,7 +36,7 @@ def drop(facts: Facts, statement: lang.Drop) -> Plan:
                 raise unknown(facts, "stream", name, [])
             return drop_stream(facts, found, statement.cascade)
         case TableDefinition():
-            return _drop_table(facts, found)
+            return _drop_table(facts, found, statement.cascade)
         case QueryDefinition():
             return _drop_query(facts, found, statement.cascade)
 
@@ -113,20 +113,31 @@ def _some_names(facts: Facts, users: Sequence[str], rows: Sequence[int]) -> str:
     return ", ".join(shown) + (f" and {more} more" if more > 0 else "")
 
 
-def _drop_table(facts: Facts, table: TableDefinition) -> Plan:
-    """The plan that drops a table. Raises: Refusal where a standing query reads it."""
+def _drop_table(facts: Facts, table: TableDefinition, cascade: bool) -> Plan:
+    """The plan that drops a table; with CASCADE also the queries and streams that read it, and what reads these.
+
+    Raises: Refusal where something does, and CASCADE is not said.
+    """
     catalog = facts.catalog
-    users = {
-        name
-        for q in catalog.queries.values()
-        if table.name in q.definition.query.table_names
-        for name in catalog.known_as(q)
-    }
-    if users:
-        message = f"table '{table.name}' is read by {', '.join(sorted(users))}"
-        raise Refusal(message, expected="DROP QUERY first")
-    steps: tuple[Step, ...] = (Record(({"do": "drop_table", "id": table.id},)), DropTable(table))
-    return Plan(f"table {table.name} dropped", steps)
+    users = catalog.called(q for q in catalog.queries.values() if table.name in q.definition.query.table_names)
+    if users and not cascade:
+        raise Refusal(
+            f"table '{table.name}' is read by {', '.join(users)}",
+            expected="CASCADE to drop them too, or DROP QUERY or STREAM first",
+        )
+    steps: list[Step] = []
+    for name in users:
+        match facts.catalog.lookup(name):
+            case StreamDefinition() as stream:
+                plan = drop_stream(facts, stream, cascade)
+            case QueryDefinition() as query:
+                plan = _drop_query(facts, query, cascade)
+            case _:  # it went with one before
+                continue
+        steps += plan.steps
+        facts = plan.over(facts)
+    steps += [Record(({"do": "drop_table", "id": table.id},)), DropTable(table)]
+    return Plan(f"table {table.name} dropped" + (f", with {', '.join(users)}" if users else ""), tuple(steps))
 
 
 def pause(facts: Facts, statement: lang.AlterQuery) -> Plan:

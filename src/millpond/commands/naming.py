@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any, Protocol
 
@@ -11,6 +10,7 @@ from millpond.commands.pond_facts import Facts
 from millpond.engine.control.reporting import SYSSTREAM
 from millpond.support.errors import Refusal, SourceError
 from millpond.support.file_names import is_file_name
+from millpond.support.spelling import nearest
 from millpond.types import FunctionDefinition, QueryDefinition, StreamDefinition, TableDefinition
 
 #: What is said to who may not reach files.
@@ -124,11 +124,11 @@ def query_named(facts: Facts, name: str) -> Standing | Registered:
     return standing
 
 
-def described_query(facts: Facts, name: str) -> Standing | Registered:
-    """The query that is described by its name, where a stream or a table might be, too. Raises: Refusal."""
+def described_query(facts: Facts, name: str, kind: str = "stream, table or query") -> Standing | Registered:
+    """The query that is described by its name, where something else of a kind might be, too. Raises: Refusal."""
     found = facts.catalog.query(name) or facts.row_query(name)
     if found is None:
-        raise unknown(facts, "stream, table or query", name, Names(facts).names())
+        raise unknown(facts, kind, name, Names(facts).names())
     return found
 
 
@@ -139,8 +139,7 @@ def unknown(facts: Facts, kind: str, name: str, known: Iterable[str]) -> Refusal
     message = f"there is no {kind} '{name}'"
     if other is not None or is_row_query:
         message = f"'{name}' is not a {kind} but a {'query' if other is None else kind_of(other)}"
-    near = next(iter(difflib.get_close_matches(name, list(known), 1, 0.5)), "")
-    return Refusal(message, words=(name,), expected=f"the name of a {kind}", nearest=near)
+    return Refusal(message, words=(name,), expected=f"the name of a {kind}", nearest=nearest(name, known))
 
 
 def kind_of(found: StreamDefinition | TableDefinition | QueryDefinition) -> str:

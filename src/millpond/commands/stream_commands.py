@@ -73,12 +73,12 @@ def create_stream_from(facts: Facts, statement: lang.CreateStreamFrom) -> Plan:
     if statement.if_not_exists and isinstance(facts.catalog.lookup(name), StreamDefinition):
         return Plan(f"stream {name} exists")
     if not facts.files:
-        raise Refusal(NO_FILES, words=("FROM",))
+        raise Refusal(NO_FILES, words=(statement.path,))
     check_free(facts, name)
     try:
         text = _written_from(statement, facts.sight.stream_file(statement.path))
     except SourceError as error:
-        raise Refusal(str(error), words=(f"'{statement.path}'",)) from None
+        raise Refusal(str(error), words=(statement.path,)) from None
     try:
         [made] = lang.parse(text)
     except StatementError as error:

@@ -143,8 +143,8 @@ class _Reader(StatementParts):
             "REFRESH": self.refresh,
         }
         if word not in readers:
-            what = ", ".join(STATEMENTS)
-            self.fail(f"'{self.token.text}' does not start a statement", expected=what, like=nearest(word, STATEMENTS))
+            like = nearest(word, STATEMENTS, 0.7)  # SET and DELETE are words of their own, not SELECT misspelt
+            self.fail(f"'{self.token.text}' does not start a statement", expected=", ".join(STATEMENTS), like=like)
         self.parser._advance()
         return readers[word]()
 
@@ -245,6 +245,8 @@ class _Reader(StatementParts):
     def describe(self) -> Describe:
         if self.word() in QUERY_STARTS and self.word() != "TABLE":
             return Describe(target=self.query(), **self.common)
+        if self.token and self.token.token_type == TokenType.STRING:
+            return Describe(target=self.file_name(), **self.common)
         self.take("STREAM") or self.take("TABLE") or self.take("QUERY")
         return Describe(target=self.name("a stream, table or query (or SELECT …)"), **self.common)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from typing import Any
 
 import duckdb
@@ -13,6 +12,7 @@ from millpond.sources.formats.carriers import Carrier, carriers, scratch
 from millpond.sources.formats.convert import Converted, convert
 from millpond.sources.formats.shape import value_texts
 from millpond.support.errors import SourceError
+from millpond.support.spelling import nearest
 from millpond.types import ARRIVAL, StreamDefinition
 from millpond.types.batches import Shape, array_of, columns_of, misfit
 
@@ -81,8 +81,8 @@ def unknown_stream(name: str, taken: bool) -> SourceError:
 def unknown_column(name: str, definition: StreamDefinition) -> SourceError:
     """The error of a column that a stream does not have, with the nearest that it has."""
     names = {c.name.lower(): c.name for c in definition.columns}
-    near = difflib.get_close_matches(name.lower(), list(names), 1, 0.5)
-    hint = f"did you mean '{names[near[0]]}'?" if near else f"it has {', '.join(names.values())}"
+    near = nearest(name, names.values())
+    hint = f"did you mean '{near}'?" if near else f"it has {', '.join(names.values())}"
     return SourceError(f"stream '{definition.name}' has no column '{name}': {hint}")
 
 

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import glob
 import os
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import duckdb
 
 from millpond.sources.files import format_of
-from millpond.sources.formats.columns_there import with_readable_types
+from millpond.sources.formats.columns_there import fitting, lacks
+from millpond.sources.formats.opening import Unreadable
+from millpond.sources.intake_log import Format
 from millpond.support.errors import SourceError
 from millpond.support.file_forms import FileForm
 from millpond.support.file_names import file_ending
@@ -19,6 +23,7 @@ from millpond.types import Column, FileTable, StreamDefinition, StreamOptions
 
 #: Of so many files the values are looked at.
 _LOOKED_AT = 8
+_WIDEST = re.compile(r"\bHUGEINT\b")
 #: How files are read, by the ends of their names.
 _READERS = {
     "parquet": "read_parquet", "csv": "read_csv", "tsv": "read_csv", "json": "read_json", "ndjson": "read_json",
@@ -53,19 +58,60 @@ def local_files(path: str) -> FileTable:
 
 
 def as_read(table: FileTable) -> FileTable:
-    """Files with the types in which a stream reads them: text where DuckDB reads what Millpond does not."""
+    """Files with the types in which a stream reads them: text where DuckDB reads what Millpond does not.
+
+    Raises: SourceError where nothing in them tells the types of columns, or a stream cannot read them.
+    """
+    _check_rows(table)
     kinds = [(path, kind) for path in table.paths[:_LOOKED_AT] if (kind := format_of(path)) is not None]
     columns = tuple(Column(c.name, "VARCHAR" if c.type == '"NULL"' else c.type) for c in table.columns)
     options = StreamOptions("files", table.path, header=table.header, delimiter=table.delimiter, missing="null")
     stream = StreamDefinition(table.name, columns, options)
     for path, kind in kinds:
-        stream = with_readable_types(path, kind, stream)
-    return replace(table, columns=stream.columns)
+        try:
+            lacks(path, kind, stream)
+        except Unreadable as error:
+            raise SourceError(f"'{table.path}' cannot be read as a stream: {error}") from None
+    narrow = tuple(Column(c.name, _WIDEST.sub("BIGINT", c.type)) for c in columns)
+    if narrow != columns:  # DuckDB has no smaller type for what is of both signs
+        stream = _where_fitting(kinds, replace(stream, columns=narrow), columns)
+    texts = tuple(Column(c.name, "VARCHAR") for c in columns)
+    return replace(table, columns=_where_fitting(kinds, stream, texts).columns)
+
+
+def _check_rows(table: FileTable) -> None:
+    """Refuse files in which nothing tells the types of columns. Raises: SourceError."""
+    if table.scan.startswith("read_parquet"):
+        return
+    question = f"SELECT 1 FROM {table.scan} LIMIT 1"
+    if table.scan.startswith("read_json"):  # of anything but objects DuckDB makes a column by itself
+        listed = ", ".join(text_literal(path) for path in table.paths)
+        question = f"SELECT 1 FROM read_json_objects([{listed}]) WHERE json_type(json) = 'OBJECT' LIMIT 1"
+    with reading(table) as db:
+        try:
+            found = db.execute(question).fetchone()
+        except duckdb.Error as error:
+            raise SourceError(f"'{table.path}' cannot be read: {_told(error)}") from None
+    if found is None:
+        is_empty = not any(map(os.path.getsize, table.paths))
+        why = "is empty" if is_empty else "holds no rows that tell its columns and their types"
+        raise SourceError(f"'{table.path}' {why}; CREATE STREAM … (column type, …) WITH (path=…) declares columns")
+
+
+def _where_fitting(
+    kinds: Sequence[tuple[str, Format]], stream: StreamDefinition, otherwise: Sequence[Column]
+) -> StreamDefinition:
+    """A stream with other columns where a value at the beginning of a file does not fit those that it has."""
+    for path, kind in kinds:
+        pairs = zip(stream.columns, otherwise, fitting(path, kind, stream), strict=True)
+        stream = replace(stream, columns=tuple(c if fits else other for c, other, fits in pairs))
+    return stream
 
 
 def _told(error: duckdb.Error) -> str:
-    """What DuckDB says of a file in a line, without what its other settings could do about it."""
-    lines = [line.strip() for line in str(error).partition("Possible")[0].splitlines()]
+    """What DuckDB says of a file in a line, without its SQL and what other settings could do about it."""
+    said = str(error).partition("\n\nLINE ")[0].partition("Possible")[0]
+    lines = [line.strip() for line in re.sub(r"^[A-Za-z ]*Error: ", "", said).splitlines()]
     return " ".join(line for line in lines if line)[:300]
 
 

@@ -6,12 +6,15 @@ import difflib
 from collections.abc import Iterable
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
+def nearest(name: str, known: Iterable[str], likeness: float = 0.6) -> str:
     """The known name that looks most like `name`, or ''.
+
+    Arguments:
+        likeness: how much it has to, from 0 to 1 (the ratio of `difflib`).
 
     >>> nearest("mhp", ["mph", "sensor"])
     'mph'
     """
     by_lower = {k.lower(): k for k in known}
-    found = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name.lower(), list(by_lower), n=1, cutoff=likeness)
     return by_lower[found[0]] if found else ""

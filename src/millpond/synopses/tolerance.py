@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -14,6 +15,9 @@ from millpond.synopses.partials.dispatch import Spec, partial
 
 #: What a query's own data can raise (a sum overflows): it fails the query, not the epoch.
 FAULTS = (duckdb.Error, ValueError, pa.ArrowException, OverflowError)
+
+#: Where DuckDB names a column that only the engine's own SQL has.
+_SOURCE = re.compile(r" when casting from source column (?:[a-z]\d+|_\w+)\b")
 
 #: Failing rows that are looked for one by one. What fails behind them is put aside in pieces, good rows among them.
 FAILING_ROWS = 1000
@@ -92,8 +96,12 @@ def tolerant_partial(spec: Spec, segment: pa.Table, extra: str = "") -> tuple[pa
 
 
 def one_line(error: Exception) -> str:
-    """An error's text as one line, without the SQL that it quotes, which is the engine's and not the user's."""
-    text = str(error).partition("\n\nLINE ")[0]
+    """An error's text as one line, without the SQL that it quotes, which is the engine's and not the user's.
+
+    >>> one_line(ValueError("'a' is no INT32 when casting from source column a0\\n\\nLINE 1: SELECT a0"))
+    "'a' is no INT32"
+    """
+    text = _SOURCE.sub("", str(error).partition("\n\nLINE ")[0])
     if (at := text.find(FAILED)) >= 0:  # what DuckDB puts around it, and the frames of the engine, say nothing
         return display(" ".join(text[at:].partition("\n\nAt:")[0].split()))[:1500]
     return display(" ".join(text.split()))[:500]

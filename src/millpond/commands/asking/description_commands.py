@@ -8,8 +8,18 @@ from millpond import language as lang
 from millpond.catalog import Registered, Standing
 from millpond.commands.answer_commands import AskRows, Bound
 from millpond.commands.asking.created_as import query_as_created, stream_as_created, table_as_created
-from millpond.commands.naming import Names, NamesAndFiles, described_query, query_named, stream_named, table_named
+from millpond.commands.naming import (
+    NO_FILES,
+    Names,
+    NamesAndFiles,
+    described_query,
+    query_named,
+    stream_named,
+    table_named,
+)
 from millpond.commands.pond_facts import Facts
+from millpond.support.errors import Refusal
+from millpond.support.file_names import is_file_name
 from millpond.types import (
     Column,
     RowQuery,
@@ -25,7 +35,9 @@ def ask_describe(facts: Facts, statement: lang.Describe) -> AskRows:
     if not isinstance(statement.target, str):
         columns = _columns_of(lang.bind_select(statement.target, NamesAndFiles(facts)))
     else:
-        found = Names(facts).lookup(statement.target)
+        found = NamesAndFiles(facts).lookup(statement.target)
+        if found is None and is_file_name(statement.target) and facts.row_query(statement.target) is None:
+            raise Refusal(NO_FILES, words=(statement.target,))
         if isinstance(found, StreamDefinition):
             columns, time = found.all_columns, found.options.time
         elif isinstance(found, TableDefinition):

@@ -188,6 +188,7 @@ def clean(message: str) -> str:
         r'^(?:Values list|Table) "(.+)" does not have a column named "(.+)"', r"there is no column '\2' in \1", first
     )
     first = re.sub(r"No function matches the given name and argument types '(.*)'", _no_function, first)
+    first += _cast_first(message) if "does not take" in first and "VARCHAR" in first else ""
     first = first.replace("_LITERAL", "")
     return first[:1].lower() + first[1:] if first[:2] != first[:2].upper() else first
 
@@ -198,6 +199,13 @@ def _no_function(found: re.Match[str]) -> str:
     types = rest.removesuffix(")")
     kind = "operator" if not name.isidentifier() else "function"
     return f"{kind} {name} does not take ({types})"
+
+
+def _cast_first(message: str) -> str:
+    """What to do with a text that is given to a function of times."""
+    candidates = re.findall(r"^\t(\w+)\((.*)\) -> ", message, re.MULTILINE)
+    of_times = candidates and all(re.search("DATE|TIME|INTERVAL", kinds) for _, kinds in candidates)
+    return "; a text has to be cast to a time: x::TIMESTAMP" if of_times else ""
 
 
 def evaluate(sql: str) -> object:

@@ -257,10 +257,12 @@ class _Binder:
         for each in self.select.find_all(exp.Select):
             found = to_stream_of(each)
             if found is not None and each is not root:
+                word = found.word.upper()
+                works = f"SELECT {word}(*) FROM (SELECT … UNION ALL SELECT …)"
+                if not each.find_ancestor(exp.SetOperation):
+                    works = f"it there, or a window over that stream: (SELECT {word}(…) FROM …) [RANGE TUMBLING 1 HOUR]"
                 raise self.source.error(
-                    f"{found.word.upper()} makes a stream of a whole query: it stands in the outermost SELECT",
-                    found.place,
-                    f"SELECT {found.word.upper()}(*) FROM (SELECT … UNION ALL SELECT …)",
+                    f"{word} makes a stream of a whole query: it stands in the outermost SELECT", found.place, works
                 )
         mark = to_stream_of(root) if isinstance(root, exp.Select) else None
         return mark.word if mark is not None else None

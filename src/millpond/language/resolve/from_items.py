@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from typing import Literal
+from zoneinfo import available_timezones
 
 from sqlglot import exp
 
 from millpond.language.builtins.allowed import REFUSED
+from millpond.language.inference.column_types import TIMES
 from millpond.language.resolve.expressions import function_name
 from millpond.language.resolve.reductions_bound import refuse_reduction
 from millpond.language.resolve.schema import Schema
@@ -163,6 +165,9 @@ def _kind(clause: WindowClause, source: Source, schema: Schema) -> tuple[str, in
 
 def other_time(attribute: str, stream: StreamDefinition) -> str:
     """What would work for windows over another column than the event time."""
+    column = next((c for c in stream.columns if c.name.lower() == attribute.lower()), None)
+    if column is not None and column.type not in TIMES:
+        return f"ON {stream.options.time}: '{attribute}' is {column.type}, which is no time"
     return (
         f"ON {stream.options.time}, or a stream by that time: CREATE STREAM x AS SELECT * FROM {stream.name}"
         f" WITH (event_time='{attribute}', lateness='…', since='start'), which such windows then run over"
@@ -206,7 +211,8 @@ def _check_zone(clause: WindowClause, source: Source) -> None:
     try:
         zone_of(clause.zone)
     except ValueError as fault:
-        raise source.error(str(fault), clause.place, "ZONE 'Europe/Berlin'") from None
+        like = nearest(clause.zone, available_timezones())
+        raise source.error(str(fault), clause.zone_place, "ZONE 'Europe/Berlin'", like) from None
 
 
 def of_answers(name: str) -> str:

@@ -131,7 +131,7 @@ class Copy(Statement):
 
 @dataclass(frozen=True, kw_only=True)
 class Describe(Statement):
-    """DESCRIBE name, DESCRIBE SELECT …, SHOW COLUMNS FROM name: what columns there are."""
+    """DESCRIBE name, DESCRIBE 'file', DESCRIBE SELECT …, SHOW COLUMNS FROM name: what columns there are."""
 
     target: str | WrittenSelect
 

@@ -73,7 +73,8 @@ class WindowClause:
     longest: of a session, how long it may be at most; None: as long as it goes on.
     slide, slide_rows: how far apart windows end, by time or by rows; both None: a relation, defined at every instant.
     numbered: what rows are counted in: their rank in event time, or their arrival.
-    since, every, zone: the landmark (None: the start of the stream), how often there is a new one. always: there have
+    since, every, zone: the landmark (None: the start of the stream), how often there is a new one, whose days; the
+        zone stands at `zone_place`. always: there have
         been some before it, too (EVERY without SINCE).
     calendar: RANGE (of windows that grow: EVERY) and SLIDE where they count days or months of a zone's calendar.
     months: how many months lie between landmarks, where it is months that they are counted in.
@@ -92,6 +93,7 @@ class WindowClause:
     since: int | None = None
     every: int | None = None
     zone: str = "UTC"
+    zone_place: Place = (0, 0)
     always: bool = False
     calendar: tuple[CalendarSpan, CalendarSpan] | None = None
     months: int = 0
@@ -163,6 +165,7 @@ class WindowReader:
         self.attribute_place = (self.open.start, self.open.end + 1)
         self.slide_token = self.end_token = self.open
         self.kind, self.kind_place = "", self.attribute_place
+        self.zone_place = self.attribute_place
 
     @property
     def token(self) -> Token:
@@ -206,6 +209,7 @@ class WindowReader:
             since=self.since,
             every=self.every,
             zone=self.zone,
+            zone_place=self.zone_place,
             always="EVERY" in self.seen and "SINCE" not in self.seen,
             calendar=calendar,
             months=months,
@@ -354,7 +358,7 @@ class WindowReader:
     def read_zone(self, token: Token) -> None:
         if self.token.token_type != TokenType.STRING:
             self.fail("ZONE takes a text", expected="ZONE 'Europe/Berlin'")
-        self.zone = self.token.text
+        self.zone, self.zone_place = self.token.text, (self.token.start, self.token.end + 1)
         self.parser._advance()
 
     def read_kind(self, token: Token) -> None:

@@ -16,6 +16,9 @@ from millpond.types.options import OptionFault
 
 _UNREADABLE = (SyntaxFault, ParseError, TokenError, RecursionError, ValueError, IndexError, AttributeError)
 
+#: What messages call the stream, whose name is not known here.
+_STREAM = "the stream"
+
 
 def condition_of(text: str, columns: tuple[Column, ...], time: str) -> str:
     """A condition over columns as DuckDB SQL.
@@ -50,8 +53,8 @@ def _bound(script: str, what: str, columns: tuple[Column, ...], time: str) -> tu
             allowed.add("where")
         if node is None or {k for k, v in tree.items() if v} - allowed:
             raise OptionFault(f"this is no {what}")
-        stream, source = StreamDefinition("s", columns, StreamOptions(time=time)), Source(script)
-        rows = RowScope(source, stream, "s")
+        stream, source = StreamDefinition(_STREAM, columns, StreamOptions(time=time)), Source(script)
+        rows = RowScope(source, stream, _STREAM)
         item = Item(rows.expression(node), node)
         typer = Typer(source, stream.all_columns, rows.text)
         kind = typer.typed([item])[0].type

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from typing import Final
 
 import pyarrow as pa
@@ -12,11 +11,12 @@ import pyarrow.parquet as pq
 from millpond.sources.formats import csv, ndjson
 from millpond.sources.formats.carriers import Carrier, carriers, scratch
 from millpond.sources.formats.convert import convert
+from millpond.sources.formats.guesses import spread_object
 from millpond.sources.formats.lacking import Lacking, lacking
 from millpond.sources.formats.opening import Unreadable, is_compressed, plain_text
 from millpond.sources.intake_log import Format
 from millpond.support.errors import SourceError
-from millpond.types import Column, StreamDefinition
+from millpond.types import StreamDefinition
 
 #: Bytes of a text that are looked at. A key may be missing in the first lines of a longer one, and come later.
 _HEAD: Final = 4 << 20
@@ -28,7 +28,8 @@ _ROWS: Final = 10_000
 def lacks(path: str, kind: Format, definition: StreamDefinition) -> Lacking | None:
     """Which declared column a file lacks, as far as its beginning tells; None: none, or reading it will tell.
 
-    Raises: Unreadable: it is a CSV file whose header names no column of the stream.
+    Raises: Unreadable: it is a CSV file whose header names no column of the stream, or one twice; or its objects stand
+        over several lines each.
     """
     head = b""
     try:
@@ -50,20 +51,22 @@ def lacks(path: str, kind: Format, definition: StreamDefinition) -> Lacking | No
 
 def _lacking_keys(data: bytes, whole: bool, definition: StreamDefinition) -> Lacking | None:
     names = ndjson.keys(data, scratch())
+    if names is None and (why := spread_object(data)):
+        raise Unreadable(f"no line is a JSON object; {why}")
     return lacking(names, definition) if whole else None
 
 
-def with_readable_types(path: str, kind: Format, definition: StreamDefinition) -> StreamDefinition:
-    """A stream whose columns are text where a value at a file's beginning does not fit the type that they have."""
+def fitting(path: str, kind: Format, definition: StreamDefinition) -> tuple[bool, ...]:
+    """Which columns of a stream have a type that every value at a file's beginning fits, as far as that tells."""
+    every = (True,) * len(definition.columns)
     if kind not in ("csv", "ndjson"):
-        return definition
+        return every
     try:
         data, _ = _head(path, _SAMPLE)
         fits = [_fits(data, path, kind, definition, carrier) for carrier in carriers(definition)]
     except (OSError, Unreadable, SourceError):  # declaring it will tell
-        return definition
-    columns = zip(definition.columns, fits, strict=False)
-    return replace(definition, columns=tuple(c if fit else Column(c.name, "VARCHAR") for c, fit in columns))
+        return every
+    return tuple(fits[: len(every)])
 
 
 def _fits(data: bytes, path: str, kind: Format, definition: StreamDefinition, carrier: Carrier) -> bool:

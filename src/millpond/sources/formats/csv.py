@@ -90,7 +90,7 @@ def read_head(data: bytes, definition: StreamDefinition) -> Head | None:
     """Which fields hold which columns; None: the file is empty.
 
     Raises:
-        Unreadable: the header names no column of the stream, or is no CSV.
+        Unreadable: the header names no column of the stream, or one twice, or is no CSV.
     """
     options = definition.options
     known = [c.name.lower() for c in carriers(definition) if not definition.makes(c.name)]
@@ -104,9 +104,11 @@ def read_head(data: bytes, definition: StreamDefinition) -> Head | None:
     except csv.Error as error:
         raise Unreadable(f"the header cannot be read: {error}") from error
     fields: dict[str, int] = {}
-    for number, name in enumerate(names):
-        if name.strip().lower() in known:
-            fields.setdefault(name.strip().lower(), number)
+    for number, name in enumerate(n.strip() for n in names):
+        if name.lower() in fields:
+            raise Unreadable(f"column '{name}' stands twice in the header; give one of the two another name")
+        if name.lower() in known:
+            fields[name.lower()] = number
     if not fields:
         line = data[: data.find(b"\n") if b"\n" in data else len(data)].decode("utf-8", "replace").rstrip("\r")
         guess = other_format(data, "csv") or other_delimiter(line, options.delimiter or ",", known)

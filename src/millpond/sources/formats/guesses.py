@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from typing import Final
 
@@ -13,6 +14,7 @@ _MAGIC: Final = (
     (b"PK\x03\x04", "it is a ZIP archive (or a spreadsheet)", "the files that are in it"),
 )
 _DELIMITERS: Final = (",", ";", "\t", "|", ":")
+_OBJECTS: Final = "what is read are objects, one a line or all in one array"
 _CALLED: Final = {"\t": "tabs"}
 
 
@@ -29,7 +31,9 @@ def other_format(data: bytes, expected: str) -> str:
             return f"{what} ({works})"
     start = data[:4096].lstrip(b"\xef\xbb\xbf \t\r\n")
     if start.startswith(b"[") and expected == "ndjson":
-        return "what is read are objects, one a line or all in one array"
+        return _OBJECTS
+    if expected == "ndjson" and (why := spread_object(data)):
+        return why
     if start.startswith((b"{", b'[{"', b"[{")) and expected != "ndjson":
         return f"it looks like {'NDJSON' if start.startswith(b'{') else 'a JSON array'} (format='ndjson')"
     if start.startswith(b"<"):
@@ -38,6 +42,20 @@ def other_format(data: bytes, expected: str) -> str:
     if expected != "csv" and "\0" not in first and any(d in first for d in _DELIMITERS[:4]) and "{" not in first:
         return "it looks like CSV (format='csv')"
     return ""
+
+
+def spread_object(data: bytes) -> str:
+    """Why a text that begins with a JSON object over several lines is not read, and what is; '': it does not.
+
+    >>> spread_object(b'{"a":\\n 1}')
+    'an object stands over several lines; what is read are objects, one a line or all in one array'
+    """
+    text = data.decode("utf-8", "replace").lstrip("\ufeff \t\r\n")
+    try:
+        found, end = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return ""
+    return f"an object stands over several lines; {_OBJECTS}" if isinstance(found, dict) and "\n" in text[:end] else ""
 
 
 def other_delimiter(header: str, delimiter: str, known: Sequence[str]) -> str:

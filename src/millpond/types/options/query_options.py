@@ -80,7 +80,8 @@ class QueryOptions:
     early: int | None = option(
         None,
         Span("10s"),
-        "how often windows that are still open are answered, of clock time; by default never",
+        "how often windows that are still open are answered, of clock time; by default never; ALTER QUERY changes how"
+        " often, not whether",
         live=True,
         of=("windows", "relations"),
     )
