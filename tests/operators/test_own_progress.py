@@ -99,7 +99,7 @@ def test_records_of_before_are_read() -> None:
     )  # fmt: skip
     floors = (Floor(1, 2, 3, 4, (5, 6)),)
     assert known.read(WindowProgress).own == windows and answered(known.read(WindowProgress)) == 40
-    assert known.read(RelationProgress).own == RelationProgress(7, 90, 60, floors, 5, True, True)
+    assert known.read(RelationProgress).own == RelationProgress(7, 90, 60, floors, 5, True, True, {"a": 80})
     assert known.read(PairsProgress).own == PairsProgress(7, 90, 60, floors, (7, 8), (5, 6), ({"b": 9}, {}))
     again = through_a_record(known)  # one that passes it on does not know whose it is
     assert [again.read(kind) for kind in OWN] == [known.read(kind) for kind in OWN]
