@@ -232,7 +232,7 @@ def test_pc_3_new_windows_are_filled_from_present_ones_and_marked(inline_pond: F
     settle(pond)
     assert _invoked(pond, "fifteen")[1:] == (11, sum(range(10, 21)))
     start, text = coverage(pond, "fifteen")
-    assert start.startswith("2026-01-01 00:09:00") and text.startswith("partial until 2026-01-01 00:24:00")
+    assert start.startswith("2026-01-01 00:10:00") and text.startswith("partial until 2026-01-01 00:25:00")
     assert any(line.startswith("windows: partial until") for (line,) in pond.sql("EXPLAIN fifteen").rows())
     for t in range(21, 40):
         feed(pond, t)

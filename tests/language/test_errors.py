@@ -101,7 +101,7 @@ WRONG = [
     (f"{Q} SELECT ISTREAM(sensor) FROM reading [PARTITION BY «sensr» ROWS 5]", "no column 'sensr'", "sensor"),
     (f"{Q} SELECT ISTREAM(«sensr») FROM reading [NOW]", "sensr", ""),
     (f"{Q} SELECT ISTREAM(sensor)«,» mph FROM reading [NOW]", "whole select list", ""),
-    (f"{Q} SELECT count(*) FROM reading «[RANGE ALL SINCE '06:00' DAILY ZONE 'Mars' SLIDE 1 m]»", "no time zone", ""),
+    (f"{Q} SELECT count(*) FROM reading [RANGE ALL SINCE '06:00' DAILY ZONE «'Mars'» SLIDE 1 m]", "no time zone", ""),
     (f"{Q} SELECT mph «[RANGE 1 m SLIDE 1 m]» FROM reading", "behind a stream or an aggregate", ""),
     (f"{Q} SELECT count(*) [RANGE 2 m SLIDE 1 m], max(mph) «[RANGE 4 m SLIDE 2 m]» FROM reading", "another SLIDE", ""),
     (
@@ -119,7 +119,7 @@ WRONG = [
         "",
     ),
     (f"{Q} SELECT count(*) FROM reading [RANGE 1 «MONTH» SLIDE 1 DAY]", "no fixed length", ""),
-    (f"{Q} SELECT count(*) FROM reading «[RANGE TUMBLING 1 MONTH ZONE 'Mars']»", "no time zone", ""),
+    (f"{Q} SELECT count(*) FROM reading [RANGE TUMBLING 1 MONTH ZONE «'Mars'»]", "no time zone", ""),
     (f"{Q} SELECT count(*) FROM reading «[»RANGE TUMBLING 1 HOUR ZONE 'UTC']", "ZONE is for windows of whole days", ""),
     (f"{Q} SELECT count(*) FROM reading «[RANGE 3 DAYS SLIDE 1 MONTH ZONE 'UTC']»", "does not slide by 1 month", ""),
     (f"{Q} SELECT count(*) FROM reading «[RANGE ALL EVERY 1 MONTH SLIDE 1 WEEK ZONE 'UTC']»", "lead to each", ""),

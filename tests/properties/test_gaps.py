@@ -9,6 +9,7 @@ from __future__ import annotations
 import datetime as dt
 from collections.abc import Iterable
 from math import gcd
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -149,3 +150,19 @@ def test_a_row_before_all_others(kept: str, later: list[int], paused: bool) -> N
         assert pond.sql("SELECT n FROM q ORDER BY window_end").table["n"].to_pylist() == [
             int(t in seen) for t in range(0, max(seen) + 10, 10)
         ]
+
+
+def test_a_late_row_that_no_window_holds_makes_no_gap(tmp_path: Path) -> None:
+    """Windows lie apart, and no row is in any: there is no first one, from which on they are reported."""
+    with millpond.open(tmp_path / "p", executor="inline") as pond:
+        pond.sql("CREATE STREAM s (ts TIMESTAMP, k TEXT, v BIGINT) WITH (lateness='0 s')")
+        pond.sql(
+            "CREATE QUERY q WITH (empty='report', fill='0') AS"
+            " SELECT count(*) AS n, sum(v) AS v FROM s [RANGE 5 SECONDS SLIDE 10 SECONDS]"
+        )
+        for second, shown in ((10, []), (0, []), (6, [(10, 1), (20, 0)])):
+            pond.ingest("s", [{"ts": START + dt.timedelta(seconds=second), "k": "a", "v": 0}])
+            pond.ingest("s", [{"ts": START + dt.timedelta(seconds=20), "k": "a", "v": 0}] if second == 6 else [])
+            pond.step()
+            found = pond.sql("SELECT window_end, n FROM q ORDER BY window_end").rows()
+            assert [((end - START).total_seconds(), n) for end, n in found] == shown, second

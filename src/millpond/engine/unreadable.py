@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import duckdb
 import pyarrow as pa
 
-from millpond.support.errors import MillpondError, QueryError
+from millpond.support.errors import PondError, QueryError
 from millpond.synopses.tolerance import one_line
 
 
@@ -27,9 +27,9 @@ class Unreadable:
         """
         try:
             yield
-        except MillpondError:
+        except QueryError:
             raise
-        except (duckdb.Error, pa.ArrowException, OSError, ValueError, TypeError) as error:
+        except (PondError, duckdb.Error, pa.ArrowException, OSError, ValueError, TypeError) as error:
             self.reasons[query] = one_line(error)
             wanted = f"look for damage with `millpond check`; CREATE OR REPLACE QUERY {name} … makes them anew"
             raise QueryError(f"the answers of '{name}' cannot be read: {one_line(error)}; {wanted}") from error

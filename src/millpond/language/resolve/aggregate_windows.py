@@ -151,7 +151,7 @@ def _said(clause: WindowClause) -> WindowClause:
     """What a clause says, wherever it stands."""
     nowhere = (0, 0)
     partition = tuple((name.lower(), nowhere) for name, _ in clause.partition)
-    placed = replace(clause, place=nowhere, attribute_place=nowhere, kind_place=nowhere)
+    placed = replace(clause, place=nowhere, attribute_place=nowhere, kind_place=nowhere, zone_place=nowhere)
     return replace(placed, partition=partition, kind=clause.kind.lower())
 
 

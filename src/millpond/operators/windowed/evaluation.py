@@ -371,13 +371,16 @@ class Evaluation:
         self, late: pa.Table, horizon: int, closed: int, first: int | None, now: int | None
     ) -> pa.Table | None:
         """As `_revise`, for a query that reports every window from the first with data on, empty or not."""
+        if now is None:
+            return None
         _, step, offset = self.shape
         pane = late["pane"].to_numpy() if late.num_rows else np.empty(0, np.int64)
         _, ends = late_pairs(np.zeros(len(pane), np.int64), pane, self.shape, horizon, closed, self.reaching)
         known = FAR if first is None else self.spec.panes.pane(first)
-        if now is not None:  # late rows come before all others: the windows up to these are empty ones now
-            start = int(_end_from(np.array([max(horizon + 1, self.spec.panes.pane(now))]), step, offset)[0])
-            ends = distinct(np.concatenate([ends, _ends_between(start, min(known, closed + 1), step)]))
+        # Where late rows come before all others, the windows up to these are empty ones now.
+        least = self.spec.panes.pane(now)
+        start = int(_end_from(np.array([max(horizon + 1, least)]), step, offset)[0])
+        ends = distinct(np.concatenate([ends[ends >= least], _ends_between(start, min(known, closed + 1), step)]))
         if not len(ends):
             return None
         low = self.since(int(ends.min()) - 1)
