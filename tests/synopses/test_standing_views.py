@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from millpond.answers.bounded_sql import bounded_table
 from millpond.synopses import connection, query_table
 from millpond.synopses.kernel import asking_connection
-from millpond.synopses.standing_views import MOST, views_of
+from millpond.synopses.standing_views import MOST, _Slot, views_of
 from tests.quick import many, plain_duckdb
 
 TYPES = {
@@ -150,3 +150,14 @@ def test_what_is_kept_is_bounded() -> None:
     views = views_of(connection())
     assert views is not None and len(views._slots) <= MOST and len(views._bound) <= MOST
     assert query_table(connection(), "SELECT c0 AS k FROM many", many=pa.table({"c0": [3]}))["k"].to_pylist() == [3]
+
+
+def test_a_slot_refuses_what_only_tables_have() -> None:
+    """It is no table of its own: another version of DuckDB that asks it for more gets an error, not a crash."""
+    slot = _Slot(pa.schema({"a": pa.int64()}))
+    assert (slot.schema.names, slot.num_rows, len(slot)) == (["a"], 0, 0)
+    names = [name for name in dir(pa.Table) if not name.startswith("__") and name not in vars(_Slot)]
+    assert {"column_names", "to_batches", "nbytes"} <= set(names)
+    for name in names:
+        with pytest.raises(AttributeError, match="a slot for a table has no"):
+            getattr(slot, name)

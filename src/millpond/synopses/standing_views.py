@@ -33,6 +33,12 @@ class _Slot(pa.Table):  # type: ignore[misc]  # pyarrow has no types
         self._schema = schema
         self.table: pa.Table | None = None
 
+    def __getattribute__(self, name: str) -> object:
+        # What tables have beside this would read a table that was never made, and end the process.
+        if name in _OF_TABLES:
+            raise AttributeError(f"a slot for a table has no {name}")
+        return super().__getattribute__(name)
+
     @property
     def _now(self) -> pa.Table:
         return self._schema.empty_table() if self.table is None else self.table
@@ -65,6 +71,10 @@ class _Slot(pa.Table):  # type: ignore[misc]  # pyarrow has no types
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         return self._now.__arrow_c_stream__(requested_schema)
+
+
+#: What tables have and slots lack.
+_OF_TABLES = frozenset(name for name in dir(pa.Table) if not name.startswith("__") and name not in vars(_Slot))
 
 
 class StandingViews:
