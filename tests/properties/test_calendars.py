@@ -34,7 +34,8 @@ def test_final_answers(data: st.DataObject) -> None:
     with pond(options(lateness=stream.unit * data.draw(st.integers(0, 10))), compact_files=2) as p:
         for i, case in enumerate(queries):
             state = data.draw(st.sampled_from(("", ", state='lazy'", ", state='adaptive'")))
-            if not case.group_by and case.dated is not None and not case.dated.grows:
+            # Rows that a condition leaves out still announce progress, up to which empty windows are reported.
+            if not case.group_by and case.where is None and case.dated is not None and not case.dated.grows:
                 case = queries[i] = replace(case, empty=data.draw(st.sampled_from(("skip", "report"))))
             also = f"{state}, empty='{case.empty}'" if case.empty != "skip" else state
             p.sql(f"CREATE QUERY q{i} WITH (revise_for='{LONG}'{also}) AS {case.query()}")
