@@ -82,23 +82,23 @@ def kinds(draw: st.DrawFn, grouped: bool = False, late: str | None = None) -> Ki
 
 
 @st.composite
-def rows(draw: st.DrawFn, most: int = 20) -> tuple[Row, ...]:
-    """Rows within 40 s, some of them control records, some with bounds of their own."""
+def rows(draw: st.DrawFn, most: int = 20, last: int = 40, unit: int = S) -> tuple[Row, ...]:
+    """At most so many rows within `last` units of time, some of them control records, some with bounds of their own."""
     drawn = draw(
         st.lists(
             st.tuples(
-                st.integers(0, 40),
+                st.integers(0, last),
                 st.sampled_from(["a", "a", "b", None]),
                 st.integers(0, 9),
                 st.sampled_from([0, 0, 0, 1]),
-                st.one_of(st.none(), st.integers(0, 40)),
+                st.one_of(st.none(), st.integers(0, last)),
             ),
             min_size=1,
             max_size=most,
         )
     )
     return tuple(
-        Row(t * S, place, {"k": k, "n": n, "kind": kind, "wm": None if wm is None else wm * S})
+        Row(t * unit, place, {"k": k, "n": n, "kind": kind, "wm": None if wm is None else wm * unit})
         for place, (t, k, n, kind, wm) in enumerate(drawn)
     )
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.oracle import Epoch, Item, Row, Script, StreamSpec, trace
 from tests.oracle.cql import Query, Stamped, Windowed
 from tests.oracle.progress import NEVER, Step
-from tests.progress.ponds import Kind, MarkedPond, is_mark, marked_pond, table_of
+from tests.progress.ponds import Kind, MarkedPond, is_mark, marked_pond, rows, table_of
 from tests.progress.test_stages import bound_of
 
 #: Instants that are looked at: beyond any row and any window.
@@ -65,25 +65,8 @@ WINDOWS = [
 ]
 
 
-@st.composite
-def rows(draw: st.DrawFn) -> tuple[Row, ...]:
-    """Rows within 20 microseconds, some of them control records, some with bounds of their own."""
-    drawn = draw(
-        st.lists(
-            st.tuples(
-                st.integers(0, 20),
-                st.sampled_from(["a", "a", "b", None]),
-                st.integers(0, 9),
-                st.sampled_from([0, 0, 0, 1]),
-                st.one_of(st.none(), st.integers(0, 20)),
-            ),
-            min_size=1,
-            max_size=14,
-        )
-    )
-    return tuple(
-        Row(t, place, {"k": k, "n": n, "kind": kind, "wm": wm}) for place, (t, k, n, kind, wm) in enumerate(drawn)
-    )
+#: Rows within 20 microseconds.
+ROWS = rows(14, 20, 1)
 
 
 @st.composite
@@ -137,7 +120,7 @@ def test_relations_are_released_group_by_group(data: st.DataObject) -> None:
     """After each epoch, restarts and all; what is back-filled, or was paused, is the same in the end."""
     kind, query = data.draw(kinds()), data.draw(st.sampled_from(QUERIES))
     written, *window = data.draw(st.sampled_from(WINDOWS))
-    script = Script(kind.spec, data.draw(cut(data.draw(rows()))))
+    script = Script(kind.spec, data.draw(cut(data.draw(ROWS))))
     start, pause = data.draw(st.integers(0, len(script.epochs))), data.draw(st.integers(0, len(script.epochs)))
     options = "since='start', revise_for='1 hour'"
     options += ", every='4 microseconds'" if query.operator == "RSTREAM" else ""
@@ -169,7 +152,7 @@ def test_early_answers_end_where_the_others_do(data: st.DataObject) -> None:
     """What counts is the same with and without early answers, all the time; nothing early is left in the end."""
     kind, query = data.draw(kinds()), data.draw(st.sampled_from(QUERIES))
     written, *_ = data.draw(st.sampled_from(WINDOWS))
-    script = Script(kind.spec, data.draw(cut(data.draw(rows()))))
+    script = Script(kind.spec, data.draw(cut(data.draw(ROWS))))
     options = "since='start'" + (", every='4 microseconds'" if query.operator == "RSTREAM" else "")
     statement = f"AS SELECT {query.select.format(window=written)} WITH ({options}"
     with marked_pond(kind.options) as pond:
@@ -209,7 +192,7 @@ def test_joins_within_groups_are_released_group_by_group(data: st.DataObject) ->
     query = Asked("", sql, data.draw(st.sampled_from(["ISTREAM", "DSTREAM"])), columns)
     (own, *first), (other, *second) = (data.draw(st.sampled_from(WINDOWS[:4])) for _ in range(2))
     given_kinds = {name: data.draw(kinds()) for name in "sr"}
-    scripts = {name: Script(kind.spec, data.draw(cut(data.draw(rows())))) for name, kind in given_kinds.items()}
+    scripts = {name: Script(kind.spec, data.draw(cut(data.draw(ROWS)))) for name, kind in given_kinds.items()}
     left = {name: list(zip(script.epochs, trace(script), strict=True)) for name, script in scripts.items()}
     came: dict[str, list[Row]] = {"s": [], "r": []}
     steps = {name: Step(NEVER, NEVER, (), (), (), None) for name in "sr"}
@@ -251,7 +234,7 @@ def test_what_is_out_of_a_stream_that_drops_holds(data: st.DataObject) -> None:
     kind, query = data.draw(kinds()), data.draw(st.sampled_from(QUERIES))
     kind = replace(kind, spec=replace(kind.spec, late="drop", only=True, lateness=None))
     written, *window = data.draw(st.sampled_from(WINDOWS))
-    script = Script(kind.spec, data.draw(cut(data.draw(rows()))))
+    script = Script(kind.spec, data.draw(cut(data.draw(ROWS))))
     options = "since='start'" + (", every='4 microseconds'" if query.operator == "RSTREAM" else "")
     came: list[Row] = []
     out: Counter[Any] = Counter()

@@ -63,7 +63,7 @@ class Store(Upgraded):
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """What rows are spread by was SQL alone, and how they are salted a text."""
+        """What rows are spread by was SQL alone, and how they are salted was a text."""
         salting = salting_read(value.get("salting", value.get("deal", "")))
         shard = value.get("shard", value.get("home"))
         return {**value, "shard": shard, "spread": value.get("spread") or None, "salting": salting}

@@ -15,7 +15,6 @@ from millpond.manifests.epochs import Clock, Epochs
 from millpond.manifests.records import Published
 from millpond.operators.registry import Operators, operators_of
 from millpond.sources.table_sources.versions import TableVersions
-from millpond.tables.executors import Executor
 from millpond.types.options import Settings
 
 
@@ -79,11 +78,6 @@ class PondView:
     def streams(self) -> Mapping[int, StreamTables]:
         """The tables of streams, by id."""
         return self.archives.streams
-
-    @property
-    def executor(self) -> Executor:
-        """Runs jobs over archives."""
-        return self.archives.executor
 
     def now(self) -> int:
         """A reading of the clock (microseconds since 1970)."""

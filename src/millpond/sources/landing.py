@@ -90,8 +90,9 @@ class Landing:
             return earlier
         path = self.folder / f"{uuid.uuid4().hex}{_SUFFIX}"
         size, head, mtime = self._write(path, table)
-        item = Item(0, "landing", str(path), "arrow", size, mtime, head, len(table), partition, arrival, key)
-        item = replace(item, values=values)
+        item = Item(
+            0, "landing", str(path), "arrow", size, mtime, head, len(table), partition, arrival, key, values=values
+        )
         with self._lock:
             try:
                 # A rival with the same key may have been quicker.

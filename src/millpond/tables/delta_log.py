@@ -171,7 +171,7 @@ class DeltaLog(ABC):
         Raises: PondError when somebody else has committed meanwhile.
         """
         metadata = {**self._metadata, "schemaString": schema.to_json()}
-        _put(self.folder, self.version + 1, [_info("CHANGE COLUMNS"), {"metaData": metadata}])
+        self._put(self.version + 1, "CHANGE COLUMNS", [{"metaData": metadata}])
         self.version += 1
         self._metadata = metadata
 
@@ -181,6 +181,17 @@ class DeltaLog(ABC):
             table = DeltaTable(self.folder, storage_options=options_of(self.folder))
             table.create_checkpoint()
             table.cleanup_metadata()
+
+    def _put(self, version: int, operation: str, actions: Iterable[dict[str, Any]]) -> None:
+        """Write a version: what it says of itself, with the checksum of the rest, and the rest."""
+        rest = b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in actions)
+        info = {"timestamp": _now(), "operation": operation, "engineInfo": "millpond", "crc": zlib.crc32(rest)}
+        first = json.dumps({"commitInfo": info}, separators=(",", ":")).encode()
+        self._write(os.path.join(self.folder, "_delta_log", f"{version:020d}.json"), first + b"\n" + rest)
+
+    @abstractmethod
+    def _write(self, path: str, commit: bytes) -> None:
+        """Write a commit where there is none, durably. Raises: PondError where somebody else has written it."""
 
     @abstractmethod
     def _make(self, schema: Schema) -> None:
@@ -207,11 +218,29 @@ class FolderLog(DeltaLog):
             "configuration": _CONFIGURATION,
         }
         protocol = {"minReaderVersion": 1, "minWriterVersion": 2}
-        _put(self.folder, 0, [_info("CREATE TABLE"), {"protocol": protocol}, {"metaData": metadata}])
+        self._put(0, "CREATE TABLE", [{"protocol": protocol}, {"metaData": metadata}])
 
     def _commit(self, actions: Sequence[Action], transactions: Mapping[str, int]) -> None:
         said = [{"txn": {"appId": name, "version": number}} for name, number in transactions.items()]
-        _put(self.folder, self.version + 1, [_info("WRITE"), *map(_written, actions), *said])
+        self._put(self.version + 1, "WRITE", [*map(_written, actions), *said])
+
+    def _write(self, path: str, commit: bytes) -> None:
+        beside = f"{path}.tmp"
+        with open(beside, "wb") as file:
+            file.write(commit)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(beside, path)  # unlike a rename it does not replace a commit that is there
+        except FileExistsError:
+            raise _changed(self.folder) from None
+        finally:
+            os.unlink(beside)
+        try:
+            sync_folder(os.path.dirname(path))
+        except BaseException:
+            os.unlink(path)
+            raise
 
 
 class StoreLog(DeltaLog):
@@ -246,6 +275,11 @@ class StoreLog(DeltaLog):
             if known.version == self.version or not _is_there(known, actions):
                 self.version, self.transactions = known.version, known.transactions
                 raise
+
+    def _write(self, path: str, commit: bytes) -> None:
+        if size_of(path) is not None:  # the storage handler has no call that puts a file only where there is none
+            raise _changed(self.folder)
+        write_bytes(path, commit)
 
 
 def log_of(folder: str, schema: pa.Schema) -> DeltaLog:
@@ -285,47 +319,8 @@ def _written(action: Action) -> dict[str, Any]:
     }
 
 
-def _info(operation: str) -> dict[str, Any]:
-    """What a commit says of itself, for people."""
-    return {"commitInfo": {"timestamp": _now(), "operation": operation, "engineInfo": "millpond"}}
-
-
 def _now() -> int:
     return int(time.time() * 1000)
-
-
-def _put(folder: str, version: int, actions: Iterable[dict[str, Any]]) -> None:
-    """Write a version of a log, durably: what it says of itself, with the checksum of the rest, and the rest.
-
-    Raises: PondError when somebody else has written it.
-    """
-    log = os.path.join(folder, "_delta_log")
-    target = os.path.join(log, f"{version:020d}.json")
-    info, *others = actions
-    rest = b"".join(json.dumps(action, separators=(",", ":")).encode() + b"\n" for action in others)
-    told = {"commitInfo": {**info["commitInfo"], "crc": zlib.crc32(rest)}}
-    text = json.dumps(told, separators=(",", ":")).encode() + b"\n" + rest
-    if is_remote(folder):  # its storage handler has no call that puts a file only where there is none
-        if size_of(target) is not None:
-            raise _changed(folder)
-        write_bytes(target, text)
-        return
-    beside = f"{target}.tmp"
-    with open(beside, "wb") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    try:
-        os.link(beside, target)  # unlike a rename it does not replace a commit that is there
-    except FileExistsError:
-        raise _changed(folder) from None
-    finally:
-        os.unlink(beside)
-    try:
-        sync_folder(log)
-    except BaseException:
-        os.unlink(target)
-        raise
 
 
 def _changed(folder: str) -> PondError:

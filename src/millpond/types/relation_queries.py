@@ -351,7 +351,7 @@ class JoinPlan(Upgraded):
 
     @classmethod
     def upgraded(cls, value: dict[str, Any]) -> dict[str, Any]:
-        """What rows are spread by was SQL alone, and how they are salted a text."""
+        """What rows are spread by was SQL alone, and how they are salted was a text."""
         hashes = [_spread_read(each) for each in value.get("hashes", ())]
         salting = [salting_read(each) for each in value.get("salting", value.get("deal", ()))]
         return {**value, "spread": _spread_read(value.get("spread", ())), "hashes": hashes, "salting": salting}

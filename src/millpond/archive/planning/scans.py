@@ -34,10 +34,9 @@ class Scan:
     left out. told: whether the archive is told what is wanted, so that a stream of design 'modify' makes copies for it.
     floors: per stream, from which event time on its rows and copies are seen; where nothing is said, as its retention
     says (`scan_plans.plan_scan`). coarse: (low, high, interval): where rows are seen at the start of their interval.
-    sums: what may stand
-    in for rows; None: nothing. reaches: the event time below which what stands in for rows lacks some; None: it lacks
-    none. held: rows that a function has looked at. pace: what it drops as the load changes. as_of: the publish
-    record by whose progress rows are past their retention; None: the last one.
+    sums: what may stand in for rows; None: nothing. reaches: the event time below which what stands in for rows lacks
+    some; None: it lacks none. held: rows that a function has looked at. pace: what it drops as the load changes.
+    as_of: the publish record by whose progress rows are past their retention; None: the last one.
     """
 
     reduction: Reduction | None = None

@@ -123,8 +123,10 @@ def _gone_of(pond: PondView, query: StandingQuery | ScanQuery) -> str:
     match query:
         case RelationQuery() | PairsQuery():
             return relation_note(pond.archives, query)
-        case _:
+        case WindowQuery() | RowWindowQuery() | SessionQuery() | GroupScan() | RowScan():
             return gone_note(pond.archives, query)
+        case _:
+            assert_never(query)
 
 
 def _standing(catalog: Catalog, names: Iterable[str]) -> list[Standing]:

@@ -30,14 +30,13 @@ def over_other_times(written: WrittenSelect, schema: Schema) -> WrittenSelect:
     changed = False
     for item, attribute in list(_windows(tree, written.text)):
         members = (item, *suffix_of(item).union)
-        streams = [_by_time(schema, member.name, attribute) for member in members]
-        names = [None if each is None else each.name for each in streams]
-        if None in names or all(n == m.name for n, m in zip(names, members, strict=True)):
+        others = [(m, other) for m in members if (other := _by_time(schema, m.name, attribute)) is not None]
+        if len(others) < len(members) or all(m.name.lower() == other.name.lower() for m, other in others):
             continue
         changed = True
         if not item.alias:
             item.set("alias", exp.TableAlias(this=exp.Identifier(this=item.name, quoted=True)))
-        renamed = [_renamed(m, n) for m, n in zip(members, names, strict=True) if n is not None]
+        renamed = [_renamed(member, other.name) for member, other in others]
         item.set("this", renamed[0].this)
         with_suffix(item, union=tuple(renamed[1:]))
     return replace(written, tree=tree) if changed else written

@@ -74,8 +74,7 @@ class WindowClause:
     slide, slide_rows: how far apart windows end, by time or by rows; both None: a relation, defined at every instant.
     numbered: what rows are counted in: their rank in event time, or their arrival.
     since, every, zone: the landmark (None: the start of the stream), how often there is a new one, whose days; the
-        zone stands at `zone_place`. always: there have
-        been some before it, too (EVERY without SINCE).
+        zone stands at `zone_place`. always: there have been some before it, too (EVERY without SINCE).
     calendar: RANGE (of windows that grow: EVERY) and SLIDE where they count days or months of a zone's calendar.
     months: how many months lie between landmarks, where it is months that they are counted in.
     attribute: the column after ON. partition: columns of PARTITION BY with their places. place: the brackets.
